@@ -1,0 +1,58 @@
+# Every target does its own set-up: `make demo` and `make test` need nothing before them.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+# tests never wait for a hub, an account or a progress bar
+OFFLINE := HF_HUB_OFFLINE=1 HF_DATASETS_OFFLINE=1 HF_HUB_DISABLE_TELEMETRY=1 HF_HUB_DISABLE_PROGRESS_BARS=1 \
+	WANDB_MODE=disabled TOKENIZERS_PARALLELISM=false TQDM_DISABLE=1
+
+.DEFAULT_GOAL := help
+.PHONY: help install base-model demo test lint types imports unit test-slow format clean
+
+help: ## show this list
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-12s %s\n", $$1, $$2 }'
+
+install: $(INSTALLED) ## create .venv with mlmf and its development tools
+
+$(INSTALLED): pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "mlmf needs Python 3.10 or newer; set PYTHON=")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@
+
+base-model: $(INSTALLED) ## fetch SmolLM2-135M into the cache, once
+	@$(BIN)/python -m mlmf.base_model smollm2-135m >/dev/null
+
+demo: base-model ## train on LOCCO, compare with no memory, answer from the checkpoint
+	$(BIN)/python train.py --config configs/train/demo.yaml
+	$(BIN)/python evaluate.py --config configs/eval/demo.yaml
+	$(BIN)/python -m mlmf.demo outputs/demo/final
+
+test: lint types imports unit ## everything CI runs
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(INSTALLED)
+	$(BIN)/mypy
+
+imports: $(INSTALLED)
+	$(BIN)/lint-imports --no-logo
+
+unit: base-model
+	$(OFFLINE) $(BIN)/python -m pytest -n 2 -q
+
+test-slow: base-model ## the slow tests too: scripts end to end, the notebook
+	$(OFFLINE) $(BIN)/python -m pytest -q -m "not network and not gpu"
+
+format: $(INSTALLED) ## format and fix what ruff can fix
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean: ## remove .venv, caches and build files; outputs/ stays
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info
+	find mlmf tests -name __pycache__ -type d -prune -exec rm -rf {} +

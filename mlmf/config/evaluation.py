@@ -1,0 +1,102 @@
+"""Settings of ``evaluate.py``: which systems answer which questions, with what, and where the results go."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from mlmf.errors import UserError
+
+_ALIASES = {"--task": "--tasks", "--systems": "--system", "--conversation": "--conversations"}
+
+
+@dataclass
+class EvalConfig:
+    """One evaluation: every system is asked the questions of every task."""
+
+    system: str | list[str] = field(default_factory=lambda: ["no_memory"])
+    """Systems under test: no_memory, recent_window, full_context, mlmf."""
+    checkpoint: str | None = None
+    """Folder of the trained model; the system mlmf needs one."""
+    base_model: str = "smollm2-135m"
+    """Known name, local path or Hugging Face id of the model that answers for the text systems."""
+    answer_model: Literal["base", "checkpoint"] = "base"
+    """What answers for the text systems: base_model as it is, or the checkpoint's fine-tuned model, memory empty."""
+    chat: bool = False
+    """Put the prompts of the text systems into the answer model's chat template."""
+    tasks: str | list[str] = field(default_factory=lambda: ["locco"])
+    """Where the questions come from: locco, locco_l, locomo, jsonl."""
+    data_file: str | None = None
+    """Your own data: for locomo any file in LoCoMo's layout, for jsonl a file in the documented own format."""
+    probes: str | None = None
+    """Your own questions about LOCCO's users, in place of the packaged probes."""
+    split: str | None = None
+    """Which part of the data; null takes the task's own test part."""
+    allow_unknown_data: bool = False
+    """Accept a benchmark file whose sha256 is not the pinned one; the report then says so."""
+    conversations: list[str] | None = None
+    """Ids of the conversations to use; null uses all."""
+    limit: int | None = None
+    """Ask only the first so many questions of each task; stamped on everything that is written."""
+    window_tokens: int = 400
+    """Token budget of recent_window."""
+    max_new_tokens: int = 24
+    """Longest answer, in tokens."""
+    batch_size: int = 16
+    """Questions answered together."""
+    device: str | None = None
+    """Such as cuda:1; null takes CUDA where there is one, else the CPU."""
+    output_dir: str = "outputs/eval"
+    """Folder of results.json, report.md and, by task and system, samples.jsonl; a stopped run continues from there."""
+    overwrite: bool = False
+    """Discard what output_dir holds for the same tasks and systems, and answer every question anew."""
+    seed: int = 0
+    """Seed of the bootstrap intervals and of any system that draws random numbers."""
+    max_error_share: float = 0.02
+    """Share of failed questions above which the run exits with code 1."""
+
+    def __post_init__(self) -> None:
+        """Refuse values no run can be made from."""
+        for name in ("batch_size", "max_new_tokens"):
+            if getattr(self, name) < 1:
+                raise UserError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.window_tokens < 0:
+            raise UserError(f"window_tokens must be at least 0, got {self.window_tokens}")
+        if self.limit is not None and self.limit < 1:
+            raise UserError(f"limit must be at least 1, got {self.limit}; null asks every question")
+        if not 0.0 <= self.max_error_share <= 1.0:
+            raise UserError(f"max_error_share must be in [0, 1], got {self.max_error_share}")
+        if self.answer_model == "checkpoint" and self.checkpoint is None:
+            raise UserError("answer_model is checkpoint, but checkpoint is null; give --checkpoint DIR")
+        if not self.system_names:
+            raise UserError("system is empty; name at least one")
+        if not self.task_names:
+            raise UserError("tasks is empty; name at least one")
+        if self.data_file is not None and len(self.task_names) > 1:
+            raise UserError(f"data_file {self.data_file} goes with one task, got {', '.join(self.task_names)}")
+
+    @property
+    def system_names(self) -> list[str]:
+        """The systems, each once, whether given as a list, as one name or as ``a,b``."""
+        return _names(self.system)
+
+    @property
+    def task_names(self) -> list[str]:
+        """The tasks, each once, whether given as a list, as one name or as ``a,b``."""
+        return _names(self.tasks)
+
+
+def accept_aliases(argv: Sequence[str]) -> list[str]:
+    """The command line with ``--task``, ``--systems`` and ``--conversation`` in their canonical number."""
+    renamed = []
+    for argument in argv:
+        option, equals, value = argument.partition("=")
+        renamed.append(f"{_ALIASES.get(option, option)}{equals}{value}")
+    return renamed
+
+
+def _names(value: str | list[str]) -> list[str]:
+    parts = [value] if isinstance(value, str) else value
+    names = [name.strip() for part in parts for name in part.split(",")]
+    return list(dict.fromkeys(name for name in names if name))

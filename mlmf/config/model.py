@@ -1,0 +1,85 @@
+"""Settings of the memory model. Saved as ``config.json`` in every checkpoint."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from mlmf.errors import UserError
+
+
+@dataclass
+class LoraSettings:
+    """Low-rank adapters on the wrapped model (peft)."""
+
+    r: int = 16
+    """Rank. 0 trains the memory alone and leaves the wrapped model untouched."""
+    lora_alpha: int = 32
+    """Scale of the update is lora_alpha / r."""
+    lora_dropout: float = 0.0
+    """Dropout on the adapter's input."""
+    target_modules: list[str] | None = None
+    """Names of the linear layers to adapt; null adapts every linear layer of the decoder blocks."""
+
+
+@dataclass
+class MLMFConfig:
+    """The multi-layer memory of equations (4)-(10)."""
+
+    base_model: str = "smollm2-135m"
+    """Known name, local path or Hugging Face id of the causal LM that is wrapped."""
+    fusion_layers: list[int] | None = None
+    """Decoder layers before which the memory is read (eq. 8); null spreads five over the upper three quarters."""
+    key_layer: int | None = None
+    """Decoder layer whose input states serve as keys for finding; null takes a fifth of the depth."""
+    key_dim: int = 128
+    """Width of the keys."""
+    k: int = 32
+    """Working memory (eq. 4): how many of the last tokens of a session are kept."""
+    c_w: int = 32
+    """Capacity of working memory, in token slots."""
+    c_e: int = 16
+    """Capacity of episodic memory, in slots."""
+    c_s: int = 1024
+    """Capacity of semantic memory, in event nodes (turns)."""
+    node_tokens: int = 64
+    """Token states kept per event node; longer turns keep their first ones."""
+    alpha: float = 0.9
+    """Episodic decay (eq. 5): the share of the old slot that survives a write."""
+    alpha_mode: Literal["routed", "scalar"] = "routed"
+    """scalar: the paper's form, every slot decays at every session; routed: only the slots a session writes to decay."""
+    beta: float = 20.0
+    """Sharpness of the layer gate (eq. 7) at the start; learned."""
+    epsilon: float = 1.0
+    """Bound on the entropy of the layer gate, in nats (alg. 25); ln 3 = 1.0986 never binds."""
+    tau_s: float = 0.97
+    """Two event nodes whose embeddings have a cosine above this are near-duplicates: the older is superseded."""
+    recall_nodes: int = 8
+    """How many event nodes a question reads."""
+    recall_tokens: int = 0
+    """Budget of recalled text put into the prompt; 0 is the pure tensor memory."""
+    working: bool = True
+    """Ablation: keep the working layer."""
+    episodic: bool = True
+    """Ablation: keep the episodic layer."""
+    semantic: bool = True
+    """Ablation: keep the semantic layer."""
+    gating: bool = True
+    """Ablation: learned layer gate; false weights every non-empty layer equally."""
+    lora: LoraSettings = field(default_factory=LoraSettings)
+    """Adapters on the wrapped model."""
+    seed: int = 0
+    """Seed of the memory's random initial weights."""
+
+    def __post_init__(self) -> None:
+        """Refuse values no model can be built from."""
+        at_least_one = ("key_dim", "k", "c_w", "c_e", "c_s", "node_tokens", "recall_nodes")
+        for name in at_least_one:
+            if getattr(self, name) < 1:
+                raise UserError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if not 0.0 <= self.alpha < 1.0:
+            raise UserError(f"alpha must be in [0, 1), got {self.alpha}")
+        if self.recall_tokens < 0:
+            raise UserError(f"recall_tokens must be at least 0, got {self.recall_tokens}")
+        if not (self.working or self.episodic or self.semantic):
+            raise UserError("working, episodic and semantic are all false: that is the base model; keep at least one")

@@ -1,0 +1,113 @@
+"""Settings of ``train.py``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from mlmf.config.model import MLMFConfig
+from mlmf.errors import UserError
+
+Objective = Literal["answer", "reply"]
+
+
+@dataclass
+class TrainConfig:
+    """Everything a training run depends on; written to ``config.yaml`` in its output folder."""
+
+    task: str = "locco"
+    """Training data: locco, locco_l, msc, locomo or jsonl."""
+    data_file: str | None = None
+    """File to read instead of the task's own; needed for jsonl."""
+    probes: str | None = None
+    """Questions to train on instead of LOCCO's own, in the format of its probe files."""
+    split: str | None = None
+    """Split of the task's own data: locco has train and test, msc valid and test. null is the task's training split."""
+    conversations: list[str] | None = None
+    """Ids of the conversations to train on; null takes all."""
+    allow_unknown_data: bool = False
+    """Accept a benchmark file whose sha256 is not the pinned one."""
+    objectives: list[Objective] = field(default_factory=lambda: ["answer"])
+    """answer: answer questions after the sessions; reply: generate the next turn given the memory of earlier sessions."""
+    model: MLMFConfig = field(default_factory=MLMFConfig)
+    """The memory model."""
+    init_from: str | None = None
+    """Checkpoint whose weights the run starts from; null starts from the base model."""
+
+    num_train_epochs: int = 5
+    """Passes over the examples."""
+    max_steps: int | None = None
+    """Optimiser steps; overrides num_train_epochs."""
+    per_device_train_batch_size: int = 16
+    """Examples per step and process."""
+    gradient_accumulation_steps: int = 1
+    """Batches per optimiser step; the loss is the mean over all their labelled tokens, whatever the split."""
+    learning_rate: float = 3e-4
+    """Peak rate of the LoRA adapters."""
+    copied_learning_rate: float = 2e-4
+    """Peak rate of the fusion projections, which start as copies of the wrapped model's."""
+    fresh_learning_rate: float = 2e-3
+    """Peak rate of the memory weights that start from nothing: episodic queries, messages, salience."""
+    gate_learning_rate: float = 5e-2
+    """Peak rate of gates and sharpness, single numbers that must travel from 0 to about 1; no weight decay on them."""
+    weight_decay: float = 0.0
+    """AdamW weight decay of adapters and memory weights."""
+    warmup_steps: int = 20
+    """Linear warm-up; a cosine to 5 % of the peak follows."""
+    max_grad_norm: float = 1.0
+    """Gradient clipping."""
+    lambda_ret: float = 0.1
+    """Weight of the retention loss (eq. 10)."""
+    lambda_ramp_steps: int = 50
+    """Steps over which that weight grows from 0."""
+    entropy_weight: float = 0.0
+    """Weight of the hinge on the layer gate's entropy (alg. 26)."""
+    distractor_sessions: int = 3
+    """Other sessions of the conversation in memory beside the one that holds the answer, at most."""
+    distractor_ramp: float = 0.5
+    """Share of the training over which that number grows from 0."""
+    tbptt_sessions: int = 0
+    """Gradients flow through this many sessions (truncated back-propagation through time); 0 is all of them."""
+    max_reply_context: int = 128
+    """reply: tokens of the running session before the reply."""
+    max_target_tokens: int = 64
+    """Longest answer or reply; the rest is cut."""
+
+    output_dir: str = "outputs/train"
+    """Folder of the run; must be empty or new unless resuming or overwriting."""
+    overwrite_output_dir: bool = False
+    """Delete what an earlier run left in output_dir."""
+    resume_from_checkpoint: str | None = None
+    """latest, or a folder under checkpoints/; latest starts anew if there is none, and says so."""
+    save_steps: int = 100
+    """Steps between checkpoints; 0 keeps only the final one."""
+    save_total_limit: int = 2
+    """Checkpoints kept, newest first."""
+    logging_steps: int = 10
+    """Steps between lines of the log."""
+    report_to: Literal["none", "wandb"] = "none"
+    """Tracker beside metrics.jsonl; WANDB_MODE is honoured."""
+    run_name: str | None = None
+    """Name of the run in the tracker."""
+    seed: int = 0
+    """Seed of data order, distractors, dropout."""
+    attn_implementation: str | None = None
+    """Attention of the wrapped model during training; null is eager on a CPU (twice as fast on short prompts), else its own."""
+    dry_run: bool = False
+    """Print the resolved settings and sizes, run one step, save nothing."""
+
+    def __post_init__(self) -> None:
+        """Refuse values no run can use."""
+        positive = ("num_train_epochs", "per_device_train_batch_size", "gradient_accumulation_steps", "logging_steps")
+        for name in (*positive, "max_target_tokens", "save_total_limit"):
+            if getattr(self, name) < 1:
+                raise UserError(f"{name} must be at least 1, got {getattr(self, name)}")
+        for name in ("distractor_sessions", "tbptt_sessions", "save_steps", "warmup_steps", "lambda_ramp_steps"):
+            if getattr(self, name) < 0:
+                raise UserError(f"{name} must be at least 0, got {getattr(self, name)}")
+        if self.max_steps is not None and self.max_steps < 1:
+            raise UserError(f"max_steps must be at least 1 or null, got {self.max_steps}")
+        if not self.objectives:
+            raise UserError("objectives is empty: give answer, reply or both")
+        if not 0.0 <= self.distractor_ramp <= 1.0:
+            raise UserError(f"distractor_ramp must be in [0, 1], got {self.distractor_ramp}")

@@ -1,0 +1,161 @@
+"""The table of tasks: a name to conversations, and what a report must say about where they came from."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from mlmf.data.jsonl import load_jsonl
+from mlmf.data.locco import (
+    FILES,
+    LOCCO_FILES,
+    LOCCO_SHA256,
+    PROBE_FILES,
+    PROBE_SHA256,
+    Size,
+    load_locco,
+    load_probes,
+    with_probes,
+)
+from mlmf.data.locomo import HOW_TO_GET_LOCOMO, LOCOMO_FILE, LOCOMO_SHA256, load_locomo
+from mlmf.data.msc import load_msc_file, msc_files
+from mlmf.errors import UserError, unknown_name
+from mlmf.paths import find_data, sha256_of
+from mlmf.types import Conversation
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedData:
+    """Conversations of a task and their provenance. File names carry no folders, so that results can be shared."""
+
+    task: str
+    conversations: tuple[Conversation, ...]
+    source: str
+    """Name of the file; several are joined by `` + ``."""
+    sha256: str
+    """Of the file's bytes (uncompressed for LOCCO); several files are hashed one after the other."""
+    is_pinned: bool
+    """True where dialogues and questions are byte for byte those this package was written for."""
+    probes_source: str | None = None
+    """Name of the file the questions came from, where it is another."""
+    probes_sha256: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    task: str
+    data_file: Path | None
+    probes: Path | None
+    split: str | None
+    allow_unknown_data: bool
+
+
+def load_task(
+    name: str,
+    *,
+    data_file: Path | str | None = None,
+    probes: Path | str | None = None,
+    split: str | None = None,
+    allow_unknown_data: bool = False,
+) -> LoadedData:
+    """Load a task by name.
+
+    * ``locco``: the users that the probes of ``split`` (``test`` by default, or ``train``) ask about. ``probes``
+      replaces these by a file of one's own; ``data_file`` replaces the dialogues and comes without questions unless
+      ``probes`` brings some.
+    * ``locco_l``: the 20 long histories, without questions unless ``probes`` brings some.
+    * ``locomo``: all ten conversations, or ``data_file`` in LoCoMo's layout.
+    * ``msc``: sessions 2 and 3 of ``split`` (``valid`` by default), or ``data_file``; no questions.
+    * ``jsonl``: ``data_file`` in the format of :mod:`mlmf.data.jsonl`.
+
+    Args:
+        name: one of :data:`TASKS`.
+        data_file: a file to read in place of the task's own.
+        probes: a file of LOCCO probes.
+        split: part of the task's own data.
+        allow_unknown_data: accept a ``data_file`` that differs from the release pinned for ``locomo``, ``locco`` and
+            ``locco_l``.
+
+    Raises:
+        UserError: unknown task, an argument the task has no use for, or anything wrong with a file.
+    """
+    if name not in TASKS:
+        raise unknown_name("task", name, TASKS)
+    request = _Request(
+        name, Path(data_file) if data_file else None, Path(probes) if probes else None, split, allow_unknown_data
+    )
+    if request.probes and name not in ("locco", "locco_l"):
+        raise UserError(
+            f"probes: are questions about LOCCO users; task {name!r} takes its questions from its data file"
+        )
+    if split and (request.data_file or request.probes or name not in ("locco", "msc")):
+        raise UserError(f"split: {split!r} has no meaning here; only locco and msc on their own files have splits")
+    return TASKS[name](request)
+
+
+def _locco(request: _Request) -> LoadedData:
+    size: Size = "long" if request.task == "locco_l" else "standard"
+    path = request.data_file
+    file = path.name if path else LOCCO_FILES[size].removesuffix(".gz")
+    conversations = load_locco(size, path=path)
+    digest = sha256_of(path) if path else LOCCO_SHA256[size]
+    is_pinned = digest == LOCCO_SHA256[size]
+    if not is_pinned and not request.allow_unknown_data:
+        raise UserError(
+            f"{path}: not the released {LOCCO_FILES[size].removesuffix('.gz')}: sha256 {digest}, expected "
+            f"{LOCCO_SHA256[size]}; to use this file as it is, pass --allow_unknown_data"
+        )
+    data = LoadedData(request.task, conversations, file, digest, is_pinned)
+    if request.probes:
+        return _ask(data, request.probes, is_pinned=False)
+    if path or size == "long":
+        return data
+    split = request.split or "test"
+    if split not in PROBE_FILES:
+        raise unknown_name("split of locco", split, PROBE_FILES)
+    probes = FILES / PROBE_FILES[split]
+    return _ask(data, probes, is_pinned=sha256_of(probes) == PROBE_SHA256[split])
+
+
+def _ask(data: LoadedData, probes: Path, *, is_pinned: bool) -> LoadedData:
+    """Only the users whom the probes ask about, with the probes as their questions."""
+    asked = with_probes(data.conversations, load_probes(probes))
+    return replace(
+        data,
+        conversations=tuple(one for one in asked if one.questions),
+        is_pinned=is_pinned,
+        probes_source=probes.name,
+        probes_sha256=sha256_of(probes),
+    )
+
+
+def _locomo(request: _Request) -> LoadedData:
+    path = request.data_file or find_data(LOCOMO_FILE, HOW_TO_GET_LOCOMO)
+    conversations = load_locomo(path, allow_unknown_data=request.allow_unknown_data)
+    digest = sha256_of(path)
+    return LoadedData(request.task, conversations, path.name, digest, is_pinned=digest == LOCOMO_SHA256)
+
+
+def _msc(request: _Request) -> LoadedData:
+    paths = (request.data_file,) if request.data_file else msc_files(request.split or "valid")
+    conversations = tuple(conversation for path in paths for conversation in load_msc_file(path))
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()
+    return LoadedData(request.task, conversations, " + ".join(path.name for path in paths), digest, is_pinned=False)
+
+
+def _jsonl(request: _Request) -> LoadedData:
+    path = request.data_file
+    if path is None:
+        raise UserError("data_file: task 'jsonl' needs one; `python -m pydoc mlmf.data.jsonl` describes the format")
+    return LoadedData(request.task, load_jsonl(path), path.name, sha256_of(path), is_pinned=False)
+
+
+TASKS: dict[str, Callable[[_Request], LoadedData]] = {
+    "locco": _locco,
+    "locco_l": _locco,
+    "locomo": _locomo,
+    "msc": _msc,
+    "jsonl": _jsonl,
+}

@@ -1,0 +1,69 @@
+"""Episodic memory, equation (5): ``M_e = Pi_Ce(alpha * M_e + (1 - alpha) * psi(S_t))``."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class EpisodicMemory(nn.Module):
+    """``C_e`` learned queries pool a session into slots, which are blended with what the slots held.
+
+    The pooled vectors are averages of the wrapped model's own states, weighted by attention over the session's keys,
+    so that a slot stays readable by the fusion layers without a projection of its own.
+    """
+
+    def __init__(self, slots: int, key_dim: int, alpha: float, routed: bool) -> None:
+        """Build the pool.
+
+        Args:
+            slots: capacity ``C_e``.
+            key_dim: width of the keys.
+            alpha: share of a slot that survives a write.
+            routed: False is the paper's form: every session blends into every slot, so that the first of ``T`` sessions
+                keeps ``(1 - alpha) * alpha ** (T - 1)``. True blends only the slots a session is routed to.
+        """
+        super().__init__()
+        self.queries = nn.Parameter(torch.randn(slots, key_dim) / key_dim**0.5)
+        self.log_temperature = nn.Parameter(torch.zeros(()))
+        self.alpha = alpha
+        self.routed = routed
+        # an eighth of the slots a session: eight sessions fill an empty memory before any of them is blended
+        self.writes = max(1, slots // 8)
+
+    def pool(self, states: Tensor, keys: Tensor) -> Tensor:
+        """``psi``: ``(L, S, D)`` states and ``(S, K)`` keys to one vector per slot, ``(L, C_e, D)``."""
+        scale = 8.0 * self.log_temperature.exp()
+        weights = (scale * self.queries @ keys.T.to(self.queries.dtype)).softmax(-1)  # (C_e, S)
+        return weights.to(states.dtype) @ states
+
+    def forward(self, old: Tensor, mask: Tensor, states: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+        """Blend one session into one conversation's slots.
+
+        Args:
+            old: slots so far, ``(L, C_e, D)``.
+            mask: which of them were ever written, ``(C_e,)``.
+            states: the session's states, ``(L, S, D)``.
+            keys: the session's keys, ``(S, K)``.
+
+        Returns:
+            The new slots and their mask.
+        """
+        new = self.pool(states, keys)
+        if not self.routed:
+            return self.alpha * old + (1 - self.alpha) * new, torch.ones_like(mask)
+        written = self.route(old, mask, new)
+        # a slot written for the first time has nothing to keep
+        alpha = torch.where(mask, self.alpha, 0.0).to(old.dtype)[None, :, None]
+        return torch.where(written[None, :, None], alpha * old + (1 - alpha) * new, old), mask | written
+
+    def route(self, old: Tensor, mask: Tensor, new: Tensor) -> Tensor:
+        """Which slots a session writes to, ``(C_e,)`` bool: empty ones first, then those that resemble it most."""
+        with torch.no_grad():
+            resemblance = F.cosine_similarity(old.float(), new.float(), dim=-1).mean(0)  # (C_e,)
+            # slots in order, so that two empty ones are never tied
+            order = torch.arange(mask.shape[0], device=mask.device)
+            rank = torch.where(mask, resemblance, 2.0 + (mask.shape[0] - order).float())
+            chosen = rank.topk(min(self.writes, mask.shape[0])).indices
+            return torch.zeros_like(mask).scatter(0, chosen, True)

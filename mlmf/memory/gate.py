@@ -1,0 +1,91 @@
+"""The layer gate, equation (7): ``gamma = softmax(beta * sim(x, M_i))``, and the bound on its entropy (alg. 25-26)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+LAYERS = ("working", "episodic", "semantic")
+MASKED = -1e9
+"""Logit of what is not there: finite, since the softmax of a row of ``-inf`` has no gradient."""
+
+
+def layer_weights(similarity: Tensor, present: Tensor, beta: Tensor | float) -> Tensor:
+    """Softmax importance of each memory layer (eq. 7).
+
+    Args:
+        similarity: ``sim(x, M_i)``, ``(B, T, 3)``, ordered working, episodic, semantic.
+        present: which layers hold anything, ``(B, 3)`` bool.
+        beta: sharpness; 0 weights every present layer equally.
+
+    Returns:
+        gamma, ``(B, T, 3)``: rows sum to 1, or to 0 where no layer holds anything.
+    """
+    logits = (beta * similarity).masked_fill(~present[:, None], MASKED)
+    gamma = logits.softmax(-1)
+    return torch.where(present.any(-1)[:, None, None], gamma, 0.0)
+
+
+def entropy(gamma: Tensor) -> Tensor:
+    """Entropy of the last dimension in nats; ``0 ln 0 = 0``."""
+    return -(gamma * gamma.clamp_min(1e-30).log()).sum(-1)
+
+
+def sharpen(gamma: Tensor, epsilon: float, steps: int = 20) -> Tensor:
+    """Raise rows to the smallest power at which ``H <= epsilon`` (alg. 25), by bisection; rows within stay as they are.
+
+    A row of exact ties cannot be sharpened and is returned unchanged.
+    """
+    if epsilon >= math.log(gamma.shape[-1]):
+        return gamma
+    log_gamma = gamma.clamp_min(1e-30).log()
+    low, high = torch.ones_like(gamma[..., :1]), torch.full_like(gamma[..., :1], 1e4)
+    for _ in range(steps):
+        middle = (low * high).sqrt()
+        above = (entropy((middle * log_gamma).softmax(-1)) > epsilon)[..., None]
+        low, high = torch.where(above, middle, low), torch.where(above, high, middle)
+    sharp = (high * log_gamma).softmax(-1).where(gamma > 0, 0.0)
+    return torch.where((entropy(gamma) > epsilon)[..., None], sharp, gamma)
+
+
+def layer_similarity(query: Tensor, key: Tensor, mask: Tensor, sizes: Sequence[int]) -> Tensor:
+    """``sim(x, M_i)``: how well a layer's best slot matches the token, as the read itself sees it.
+
+    The cosine of the fusion's own query and keys, at the best slot of each layer, mean over heads. As the read learns
+    what to look for, the gate follows to the layer that holds it, without weights of its own to learn.
+
+    Args:
+        query: ``(B, Hkv, G, T, d)``, ``G`` query heads to each key head.
+        key: ``(B, Hkv, M, d)``.
+        mask: filled slots, ``(B, M)``.
+        sizes: slots of each layer, summing to ``M``.
+
+    Returns:
+        ``(B, T, layers)``; -1 where a layer is empty.
+    """
+    query, key = F.normalize(query.float(), dim=-1), F.normalize(key.float(), dim=-1)
+    cosine = query.flatten(2, 3) @ key.mT  # (B, Hkv, G*T, M)
+    cosine = cosine.masked_fill(~mask[:, None, None], -1.0).unflatten(2, query.shape[2:4])
+    best = [
+        part.amax(-1) if part.shape[-1] else part.new_full(part.shape[:-1], -1.0) for part in cosine.split(sizes, -1)
+    ]
+    return torch.stack(best, -1).mean((1, 2))
+
+
+class LayerGate(nn.Module):
+    """Equation (7) with a learned sharpness, and the entropy bound at inference."""
+
+    def __init__(self, beta: float, epsilon: float) -> None:
+        """Start at sharpness ``beta``; ``epsilon`` bounds the entropy in nats."""
+        super().__init__()
+        self.log_beta = nn.Parameter(torch.tensor(math.log(max(beta, 1e-6))))
+        self.epsilon = epsilon
+
+    def forward(self, similarity: Tensor, present: Tensor) -> Tensor:
+        """Similarities ``(B, T, 3)`` and present layers ``(B, 3)`` to gamma ``(B, T, 3)``."""
+        gamma = layer_weights(similarity, present, self.log_beta.float().exp())
+        return gamma if self.training else sharpen(gamma, self.epsilon)

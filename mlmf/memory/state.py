@@ -1,0 +1,196 @@
+"""The memory of a batch of conversations: one immutable value, passed in and returned, never kept on a module."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from mlmf.errors import UserError
+
+STATE_FORMAT = "mlmf-state-1"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """Where an event node came from. ``turn`` is -1 for a session node, which holds the session's date line."""
+
+    session: int
+    turn: int
+    turn_id: str
+    line: str
+    """The turn as a dated line: what recall shows, and what text mode puts into the prompt."""
+    entities: tuple[str, ...] = ()
+    superseded: bool = False
+    """A newer near-duplicate exists: kept as history, no longer found."""
+
+    @property
+    def is_session(self) -> bool:
+        """True for the node that stands for a whole session."""
+        return self.turn < 0
+
+
+@dataclass(frozen=True)
+class MemoryState:
+    """Working, episodic and semantic memory of ``B`` conversations.
+
+    Slots are states of the wrapped model at its ``L`` fusion layers. Masks are True where a slot is filled. The
+    semantic layer is a bank of ``M`` token slots, each owned by one of ``N`` event nodes; ``M`` and ``N`` are those of
+    the fullest conversation of the batch and bounded by the capacities.
+    """
+
+    working: Tensor
+    """``(B, L, C_w, D)``"""
+    working_mask: Tensor
+    """``(B, C_w)`` bool"""
+    episodic: Tensor
+    """``(B, L, C_e, D)``"""
+    episodic_mask: Tensor
+    """``(B, C_e)`` bool"""
+    values: Tensor
+    """States of the event nodes' tokens, ``(B, L, M, D)``."""
+    keys: Tensor
+    """What finds them, ``(B, M, K)``, unit length."""
+    tokens: Tensor
+    """Their token ids, ``(B, M)``."""
+    owner: Tensor
+    """The event node a token slot belongs to, ``(B, M)``; -1 where empty."""
+    embedding: Tensor
+    """Event node embeddings ``E`` after message passing, ``(B, N, K)``, unit length."""
+    pooled: Tensor
+    """The same before message passing, ``(B, N, K)``."""
+    salience: Tensor
+    """What decides which nodes survive the capacity, ``(B, N)``."""
+    nodes: tuple[tuple[Node, ...], ...]
+    """Provenance, per conversation, in chronological order."""
+    sessions: tuple[int, ...]
+    """Sessions remembered so far, per conversation."""
+    fingerprint: str = ""
+    """Which base model and layers the states come from."""
+
+    @property
+    def batch_size(self) -> int:
+        """Conversations held."""
+        return self.working.shape[0]
+
+    @property
+    def n_bytes(self) -> int:
+        """Size of the tensors."""
+        return sum(t.numel() * t.element_size() for t in self._tensors().values())
+
+    @property
+    def semantic_mask(self) -> Tensor:
+        """Filled token slots of the semantic layer, ``(B, M)``."""
+        return self.owner >= 0
+
+    def is_empty(self) -> bool:
+        """True before anything was remembered in any conversation."""
+        return not any(self.sessions)
+
+    def _tensors(self) -> dict[str, Tensor]:
+        values = ((f.name, getattr(self, f.name)) for f in fields(self))
+        return {name: value for name, value in values if isinstance(value, Tensor)}
+
+    def _map(self, function: Callable[[Tensor], Tensor]) -> MemoryState:
+        changed: dict[str, Any] = {name: function(value) for name, value in self._tensors().items()}
+        return replace(self, **changed)
+
+    def detach(self) -> MemoryState:
+        """Cut the gradient: the border of truncated back-propagation through time."""
+        return self._map(lambda t: t.detach())
+
+    def to(self, device: torch.device | str) -> MemoryState:
+        """Move every tensor to a device."""
+        return self._map(lambda t: t.to(device))
+
+    def select(self, rows: Sequence[int]) -> MemoryState:
+        """The memories of some conversations, in the given order; a row may be repeated."""
+        index = torch.as_tensor(list(rows), dtype=torch.long, device=self.working.device)
+        chosen = self._map(lambda t: t.index_select(0, index))
+        return replace(
+            chosen, nodes=tuple(self.nodes[i] for i in rows), sessions=tuple(self.sessions[i] for i in rows)
+        )
+
+    @staticmethod
+    def cat(states: Sequence[MemoryState]) -> MemoryState:
+        """Join the conversations of several states of the same model into one batch."""
+        first = states[0]
+        for state in states:
+            if state.fingerprint != first.fingerprint:
+                raise UserError(
+                    f"states of different models cannot be joined: {first.fingerprint!r} and {state.fingerprint!r}"
+                )
+        m = max(s.owner.shape[1] for s in states)
+        n = max(s.salience.shape[1] for s in states)
+        sizes = {"values": (2, m), "keys": (1, m), "tokens": (1, m), "owner": (1, m)}
+        sizes |= {"embedding": (1, n), "pooled": (1, n), "salience": (1, n)}
+        joined: dict[str, Any] = {}
+        for name in first._tensors():
+            parts = [getattr(s, name) for s in states]
+            if name in sizes:
+                parts = [pad_to(part, *sizes[name], value=-1 if name == "owner" else 0) for part in parts]
+            joined[name] = torch.cat(parts)
+        return replace(
+            first,
+            **joined,
+            nodes=tuple(row for s in states for row in s.nodes),
+            sessions=tuple(count for s in states for count in s.sessions),
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Write one safetensors file, atomically. It holds what the conversation told the model, and no weights."""
+        path = Path(path)
+        meta = {
+            "format": STATE_FORMAT,
+            "fingerprint": self.fingerprint,
+            "sessions": json.dumps(self.sessions),
+            "nodes": json.dumps([[asdict(node) for node in row] for row in self.nodes], ensure_ascii=False),
+        }
+        partial = path.with_name(f".{path.name}.partial")
+        save_file({name: t.detach().contiguous().cpu() for name, t in self._tensors().items()}, partial, meta)
+        partial.replace(path)
+
+    @classmethod
+    def load(cls, path: str | Path, device: torch.device | str = "cpu") -> MemoryState:
+        """Read what :meth:`save` wrote, equal to the byte.
+
+        Raises:
+            UserError: no such file, or not a memory state.
+        """
+        if not Path(path).is_file():
+            raise UserError(f"no memory state at {path}: give a file written by MemoryState.save")
+        try:
+            with safe_open(path, framework="pt", device=str(device)) as file:
+                meta = file.metadata() or {}
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+        except Exception as error:
+            raise UserError(f"{path} is not a safetensors file: {error}") from error
+        if meta.get("format") != STATE_FORMAT:
+            raise UserError(f"{path} is not a memory state: format {meta.get('format')!r}, wanted {STATE_FORMAT!r}")
+        missing = sorted({f.name for f in fields(cls)} - {"nodes", "sessions", "fingerprint"} - tensors.keys())
+        if missing:
+            raise UserError(f"{path} is incomplete: {missing[0]} is missing. Remember the sessions again")
+        nodes = tuple(
+            tuple(Node(**{**node, "entities": tuple(node["entities"])}) for node in row)
+            for row in json.loads(meta["nodes"])
+        )
+        return cls(
+            **tensors, nodes=nodes, sessions=tuple(json.loads(meta["sessions"])), fingerprint=meta["fingerprint"]
+        )
+
+
+def pad_to(tensor: Tensor, dim: int, size: int, value: float = 0) -> Tensor:
+    """Grow one dimension to ``size`` with a constant at its end."""
+    missing = size - tensor.shape[dim]
+    if missing == 0:
+        return tensor
+    pad = [0, 0] * (tensor.dim() - 1 - dim) + [0, missing]
+    return F.pad(tensor, pad, value=value)

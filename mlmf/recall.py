@@ -1,0 +1,95 @@
+"""From scores to what is read: the chosen event nodes as a bank of states, or as dated lines within a token budget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from mlmf.memory.fusion import MemoryBank
+from mlmf.memory.state import MemoryState, Node, pad_to
+
+
+@dataclass(frozen=True)
+class Recall:
+    """The event nodes chosen for one query, best first, as positions in the conversation's ``nodes``."""
+
+    chosen: tuple[int, ...]
+    nodes: tuple[Node, ...]
+
+    @property
+    def turn_ids(self) -> tuple[str, ...]:
+        """Ids of the chosen turns, best first."""
+        return tuple(node.turn_id for node in self.nodes)
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The chosen turns as dated lines, best first."""
+        return tuple(node.line for node in self.nodes)
+
+
+def choose(scores: Tensor, state: MemoryState, count: int) -> list[Recall]:
+    """The ``count`` best event nodes for each query; equal scores go to the earlier node.
+
+    Args:
+        scores: ``(B, N)``, ``-inf`` where a node cannot be found.
+        state: one memory per query, or a single one for all.
+        count: ``m``, how many nodes are read.
+    """
+    order = scores.detach().float().cpu().sort(dim=-1, descending=True, stable=True)
+    recalls = []
+    for row, (values, indices) in enumerate(zip(order.values, order.indices, strict=True)):
+        nodes = state.nodes[row if len(state.nodes) > 1 else 0]
+        chosen = tuple(i for i, v in zip(indices[:count].tolist(), values[:count].tolist(), strict=True) if v > -1e30)
+        recalls.append(Recall(chosen, tuple(nodes[i] for i in chosen)))
+    return recalls
+
+
+def as_bank(state: MemoryState, recalls: Sequence[Recall], scores: Tensor, find_weight: Tensor) -> MemoryBank:
+    """Working and episodic memory whole, and the states of the chosen nodes, side by side.
+
+    A chosen turn brings the date line of its session along. The share of a node among the chosen, ``log softmax`` of
+    its score, times ``find_weight`` biases the attention to its tokens, so that what answers trains what finds.
+    """
+    values, biases = [], []
+    for row, recall in enumerate(recalls):
+        source = row if state.batch_size > 1 else 0
+        nodes = state.nodes[source]
+        share = scores[row, list(recall.chosen)].float().log_softmax(-1)
+        place = {node: i for i, node in enumerate(recall.chosen)}
+        best: dict[int, int] = {}
+        for node in recall.chosen:
+            best.setdefault(nodes[node].session, place[node])
+        place |= {i: best[n.session] for i, n in enumerate(nodes) if n.is_session and n.session in best}
+        lookup = torch.full((len(nodes) + 1,), -1, dtype=torch.long)
+        lookup[list(place)] = torch.tensor(list(place.values()), dtype=torch.long)
+        ranks = lookup.to(state.owner.device)[state.owner[source]]  # an empty slot's owner -1 reads the last entry, -1
+        slots = (ranks >= 0).nonzero().squeeze(-1)
+        values.append(state.values[source][:, slots])
+        biases.append(find_weight.float() * share[ranks[slots]] if len(slots) else share.new_zeros(0))
+    size = max(value.shape[1] for value in values)
+    semantic = torch.stack([pad_to(value, 1, size) for value in values])
+    semantic_mask = torch.stack([torch.arange(size, device=v.device) < v.shape[1] for v in values])
+    bias = torch.stack([pad_to(b, 0, size) for b in biases])
+    b = len(recalls)
+    working, episodic = state.working.expand(b, -1, -1, -1), state.episodic.expand(b, -1, -1, -1)
+    masks = [state.working_mask.expand(b, -1), state.episodic_mask.expand(b, -1), semantic_mask]
+    return MemoryBank(
+        states=torch.cat([working, episodic, semantic], 2),
+        mask=torch.cat(masks, 1),
+        bias=torch.cat([bias.new_zeros(b, working.shape[2] + episodic.shape[2]), bias], 1),
+        sizes=(working.shape[2], episodic.shape[2], size),
+    )
+
+
+def as_lines(recall: Recall, budget: int, count_tokens: Callable[[str], int]) -> list[str]:
+    """The best lines that fit into ``budget`` tokens, put back into the order of time."""
+    taken: list[Node] = []
+    for node in recall.nodes:
+        cost = count_tokens(node.line + "\n")
+        if cost <= budget:
+            budget -= cost
+            taken.append(node)
+    return [node.line for node in sorted(taken, key=lambda node: (node.session, node.turn))]

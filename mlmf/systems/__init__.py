@@ -1,0 +1,1 @@
+"""Memory systems under test, all behind one interface: reset, observe, answer."""

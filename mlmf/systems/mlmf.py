@@ -1,0 +1,50 @@
+"""The trained memory as a system of the harness: sessions go into tensors, only the question is in the prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from mlmf.llm.local import LocalLanguageModel
+from mlmf.memory.state import MemoryState
+from mlmf.model import MLMFModel
+from mlmf.systems.base import MemorySystem
+from mlmf.types import Answer, Query, Session
+
+
+class MLMFSystem(MemorySystem):
+    """One conversation's :class:`MemoryState`, written by ``observe`` and read by ``answer``."""
+
+    name = "mlmf"
+
+    def __init__(self, model: MLMFModel, *, max_new_tokens: int) -> None:
+        """Use a trained model."""
+        self.model, self.max_new_tokens = model.eval(), max_new_tokens
+        self.state: MemoryState = model.init_state()
+
+    @classmethod
+    def from_checkpoint(cls, path: str | Path, *, device: str | None = None, max_new_tokens: int = 24) -> MLMFSystem:
+        """Load a checkpoint folder.
+
+        Raises:
+            UserError: not a checkpoint, or its base model cannot be found.
+        """
+        return cls(MLMFModel.from_pretrained(path, device=device), max_new_tokens=max_new_tokens)
+
+    def reset(self) -> None:
+        """Start with empty memory."""
+        self.state = self.model.init_state()
+
+    def observe(self, session: Session) -> None:
+        """Write one session."""
+        self.state = self.model.remember([session], self.state)
+
+    def answer(self, queries: Sequence[Query]) -> list[Answer]:
+        """Answer from memory; every question reads the same state."""
+        return self.model.answer_all(queries, self.state, self.max_new_tokens)
+
+
+def language_model(checkpoint: str | Path, device: str | None = None) -> LocalLanguageModel:
+    """The checkpoint's own language model, adapters and all, without any memory: the control for the text systems."""
+    model = MLMFModel.from_pretrained(checkpoint, device=device).eval()
+    return LocalLanguageModel(model.lm, model.tokenizer)

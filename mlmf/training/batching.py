@@ -1,0 +1,79 @@
+"""Tokenised examples to batches: which sessions each one remembers, and its prompt and labels side by side."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mlmf.memory.features import SessionFeatures
+from mlmf.model import IGNORED
+from mlmf.training.feature_cache import FeatureCache
+from mlmf.types import Conversation, Session
+
+
+@dataclass(frozen=True)
+class Batch:
+    """``B`` examples. ``steps[t]`` is what each conversation remembers at time ``t``; rows end together, at the last."""
+
+    steps: list[tuple[list[Session | None], list[SessionFeatures | None]]]
+    queries: list[list[int]]
+    input_ids: Tensor
+    attention_mask: Tensor
+    labels: Tensor
+
+    @property
+    def n_labels(self) -> int:
+        """Tokens trained on."""
+        return int((self.labels[:, 1:] != IGNORED).sum())
+
+    @property
+    def n_tokens(self) -> int:
+        """Tokens the wrapped model reads, padding apart."""
+        return int(self.attention_mask.sum())
+
+
+class Collator:
+    """Builds batches. The sessions an example remembers depend on the seed, the epoch and the example alone."""
+
+    def __init__(
+        self, conversations: Sequence[Conversation], features: FeatureCache, seed: int, pad_token_id: int
+    ) -> None:
+        """Collate examples of ``conversations``."""
+        self.conversations, self.features, self.seed, self.pad = conversations, features, seed, pad_token_id
+        self.distractors = 0
+        """Most sessions beside the needed ones; the loop raises it."""
+
+    def sessions(self, example: dict[str, Any]) -> list[Session]:
+        """The needed sessions and up to ``distractors`` others of the pool, in the order of time."""
+        generator = random.Random(f"{self.seed} {example['epoch']} {example['index']}")
+        needed = set(example["needed"])
+        others = [i for i in range(example["pool"]) if i not in needed]
+        # with nothing needed (a reply, a question about what never happened) memory must still hold something
+        count = min(len(others), generator.randint(0, self.distractors) + (not needed))
+        chosen = sorted(needed | set(generator.sample(others, count)))
+        sessions = self.conversations[example["conversation"]].sessions
+        return [sessions[i] for i in chosen]
+
+    def __call__(self, examples: Sequence[dict[str, Any]]) -> Batch:
+        """Examples, each with its ``index`` and ``epoch``, to a batch padded on the left."""
+        remembered = [self.sessions(example) for example in examples]
+        length = max(map(len, remembered))
+        steps = []
+        for t in range(length):
+            now = [row[t - length + len(row)] if t >= length - len(row) else None for row in remembered]
+            steps.append((now, [self.features.load(s) if s is not None else None for s in now]))
+        size = max(len(e["prompt"]) + len(e["target"]) for e in examples)
+        ids, mask, labels = [], [], []
+        for example in examples:
+            prompt, target = example["prompt"], example["target"]
+            padding = size - len(prompt) - len(target)
+            ids.append([self.pad] * padding + prompt + target)
+            mask.append([0] * padding + [1] * (size - padding))
+            labels.append([IGNORED] * (size - len(target)) + target)
+        queries = [example["query"] for example in examples]
+        return Batch(steps, queries, torch.tensor(ids), torch.tensor(mask), torch.tensor(labels))

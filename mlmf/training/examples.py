@@ -1,0 +1,124 @@
+"""Conversations to training examples: what is remembered, what is asked, what should be said. Tokenised and cached."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from datasets import Dataset, disable_progress_bars, enable_progress_bars, load_from_disk
+from transformers import PreTrainedTokenizerBase
+
+from mlmf.abstention import ABSTENTION
+from mlmf.config.training import Objective
+from mlmf.errors import UserError
+from mlmf.model import answer_prompt
+from mlmf.paths import atomic_folder
+from mlmf.types import Conversation, Question, Session
+
+VERSION = 1
+"""Part of the cache key: raise it when the meaning of an example changes."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """One prompt and its target, by text.
+
+    ``needed`` are the sessions that must be in memory; ``pool`` is how many of the conversation's first sessions may
+    be (a reply sees only what came before it).
+    """
+
+    conversation: int
+    needed: tuple[int, ...]
+    pool: int
+    query: str
+    prompt: str
+    target: str
+
+
+def build_examples(
+    conversations: Sequence[Conversation], objectives: Sequence[Objective], max_reply_turns: int = 6
+) -> list[Example]:
+    """Every example of the wanted objectives, in the order of the data.
+
+    Raises:
+        UserError: there is nothing to train on.
+    """
+    examples: list[Example] = []
+    for number, conversation in enumerate(conversations):
+        if "answer" in objectives:
+            examples += [_answer(number, conversation, question) for question in conversation.questions]
+        if "reply" in objectives:
+            for session in conversation.sessions[1:]:
+                examples += _replies(number, session, max_reply_turns)
+    if not examples:
+        raise UserError(
+            f"nothing to train on: {len(conversations)} conversations gave no example of {', '.join(objectives)}. "
+            "answer needs questions, reply needs at least two sessions"
+        )
+    return examples
+
+
+def _answer(number: int, conversation: Conversation, question: Question) -> Example:
+    target = ABSTENTION if question.is_trap or question.answer is None else question.answer
+    home = {turn.id: session.index for session in conversation.sessions for turn in session.turns}
+    needed = {home[turn] for turn in question.evidence if turn in home}
+    if question.session is not None:
+        needed.add(question.session)
+    return Example(
+        number, tuple(sorted(needed)), len(conversation.sessions), question.text, answer_prompt(question.query), target
+    )
+
+
+def _replies(number: int, session: Session, max_turns: int) -> Iterator[Example]:
+    """Each turn but the first of a session, given the turns before it and the memory of earlier sessions."""
+    for i in range(1, len(session.turns)):
+        turn = session.turns[i]
+        context = "".join(f"{t.speaker}: {t.content}\n" for t in session.turns[max(0, i - max_turns) : i])
+        if turn.content:
+            yield Example(number, (), session.index, context.strip(), f"{context}{turn.speaker}:", turn.content)
+
+
+def tokenise(
+    examples: Sequence[Example],
+    tokenizer: PreTrainedTokenizerBase,
+    cache: Path,
+    *,
+    max_prompt_tokens: int,
+    max_target_tokens: int,
+) -> tuple[Dataset, str]:
+    """Examples as ids, from ``cache`` if the same ones were tokenised before, and the hash of their content.
+
+    Columns: ``conversation``, ``needed``, ``pool``, and the id lists ``query``, ``prompt`` (its last
+    ``max_prompt_tokens``) and ``target``, which ends with the end-of-text token.
+    """
+    content = json.dumps([asdict(example) for example in examples], sort_keys=True)
+    vocabulary = json.dumps(sorted(tokenizer.get_vocab().items()))
+    settings = f"{VERSION} {max_prompt_tokens} {max_target_tokens} {tokenizer.eos_token_id}"
+    key = hashlib.sha256("\n".join([content, vocabulary, settings]).encode()).hexdigest()[:16]
+    folder = cache / "examples" / key
+    if not folder.exists():
+        rows = [_ids(example, tokenizer, max_prompt_tokens, max_target_tokens) for example in examples]
+        disable_progress_bars()
+        with atomic_folder(folder) as partial:
+            Dataset.from_list(rows).save_to_disk(str(partial))
+        enable_progress_bars()
+    return load_from_disk(str(folder)), key
+
+
+def _ids(example: Example, tokenizer: PreTrainedTokenizerBase, max_prompt: int, max_target: int) -> dict[str, object]:
+    def encode(text: str) -> list[int]:
+        ids: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
+        return ids
+
+    target = encode(" " + example.target.strip())[: max_target - 1]
+    return {
+        "conversation": example.conversation,
+        "needed": list(example.needed),
+        "pool": example.pool,
+        "query": encode(example.query)[-max_prompt:],
+        "prompt": encode(example.prompt)[-max_prompt:],
+        "target": [*target, tokenizer.eos_token_id],
+    }

@@ -1,0 +1,292 @@
+"""The training loop: examples in a seeded order, one optimiser step after another, through accelerate."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import signal
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import asdict
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils import DistributedDataParallelKwargs, set_seed
+from datasets import Dataset
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from mlmf import checkpoint
+from mlmf.config.training import TrainConfig
+from mlmf.errors import UserError
+from mlmf.model import MLMFModel
+from mlmf.paths import cache_dir
+from mlmf.training.batching import Batch, Collator
+from mlmf.training.examples import build_examples, tokenise
+from mlmf.training.feature_cache import FeatureCache
+from mlmf.training.objective import Losses, Objective
+from mlmf.training.optimiser import MasterAdamW, cosine_with_warmup, parameter_groups
+from mlmf.training.run_folder import RunFolder
+from mlmf.types import Conversation
+
+logger = logging.getLogger(__name__)
+
+
+MAY_DIFFER = frozenset(
+    {
+        "output_dir", "overwrite_output_dir", "resume_from_checkpoint", "save_steps", "save_total_limit", "logging_steps",
+        "report_to", "run_name", "dry_run", "attn_implementation", "data_file", "probes", "init_from",
+    }
+)  # fmt: skip
+"""Settings that a resumed run may change: none of them changes a step, and the data is compared by content."""
+
+
+class Trainer:
+    """Trains a model on conversations and leaves ``final/`` in the output folder."""
+
+    def __init__(
+        self, config: TrainConfig, model: MLMFModel, conversations: Sequence[Conversation], config_yaml: str
+    ) -> None:
+        """Prepare data, optimiser and processes; reads and caches the sessions that have no features yet."""
+        self.config = config
+        set_seed(config.seed)
+        self.accelerator = Accelerator(
+            log_with="wandb" if config.report_to == "wandb" else None,
+            project_dir=config.output_dir,
+            kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=True)],
+        )
+        self.model = model
+        self.folder = RunFolder(Path(config.output_dir))
+        self.config_yaml = config_yaml
+        if config.attn_implementation or self.accelerator.device.type == "cpu":
+            model.lm.set_attn_implementation(config.attn_implementation or "eager")
+        self.examples, self.examples_key = self._examples(conversations)
+        self.features = FeatureCache(model, cache_dir())
+        self._read_sessions(conversations)
+        self.collator = Collator(conversations, self.features, config.seed, model.tokenizer.pad_token_id)
+        self.batch_size = config.per_device_train_batch_size
+        per_step = self.batch_size * config.gradient_accumulation_steps * self.accelerator.num_processes
+        self.steps_per_epoch = math.ceil(len(self.examples) / per_step)
+        self.total_steps = config.max_steps or config.num_train_epochs * self.steps_per_epoch
+        self.objective = self.accelerator.prepare(Objective(model, config.tbptt_sessions, config.entropy_weight))
+        rates = {"adapter": config.learning_rate, "copied": config.copied_learning_rate}
+        rates |= {"fresh": config.fresh_learning_rate, "gate": config.gate_learning_rate}
+        groups = parameter_groups(model, rates, config.weight_decay)
+        self.optimiser = MasterAdamW(groups)
+        self.rates = [group["lr"] for group in groups]
+        self.schedule = cosine_with_warmup(config.warmup_steps, self.total_steps)
+        self.stop_requested = False
+
+    # ---------------------------------------------------------------- data
+
+    def _examples(self, conversations: Sequence[Conversation]) -> tuple[Dataset, str]:
+        config = self.config
+        examples = build_examples(conversations, config.objectives)
+        return tokenise(
+            examples, self.model.tokenizer, cache_dir(),
+            max_prompt_tokens=config.max_reply_context, max_target_tokens=config.max_target_tokens,
+        )  # fmt: skip
+
+    def _read_sessions(self, conversations: Sequence[Conversation]) -> None:
+        sessions = [session for conversation in conversations for session in conversation.sessions]
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        if self.accelerator.is_main_process:
+            began = time.perf_counter()
+            with Progress(*columns) as progress:
+                tokens = self.features.fill(sessions, progress)
+            seconds = time.perf_counter() - began
+            if tokens:
+                logger.info(
+                    "read %s tokens of sessions in %.0f s, %.0f tokens/s", f"{tokens:,}", seconds, tokens / seconds
+                )
+        self.accelerator.wait_for_everyone()
+        if self.config.init_from is None:
+            self.model.memory.key_projection.calibrate(self.features.sample_keys(sessions))
+
+    def _order(self, epoch: int) -> list[int]:
+        generator = torch.Generator().manual_seed(self.config.seed * 100_003 + epoch)
+        return torch.randperm(len(self.examples), generator=generator).tolist()
+
+    def _step_batches(self, step: int) -> list[Batch]:
+        """This process's batches of one optimiser step. A function of the step alone: resuming needs no bookkeeping."""
+        config, accelerator = self.config, self.accelerator
+        epoch, within = divmod(step, self.steps_per_epoch)
+        self.collator.distractors = self._distractors(step)
+        round_size = self.batch_size * accelerator.num_processes
+        step_size = round_size * config.gradient_accumulation_steps
+        indices = self._order(epoch)[within * step_size : (within + 1) * step_size]
+        batches = []
+        for start in range(0, len(indices), round_size):
+            everyone = indices[start : start + round_size]
+            mine = everyone[accelerator.process_index * self.batch_size :][: self.batch_size]
+            # in the last, shorter round of an epoch a process without an example repeats one: all must take part
+            part = mine or everyone[:1]
+            batches.append(self.collator([{**self.examples[i], "index": i, "epoch": epoch} for i in part]))
+        return batches
+
+    def _distractors(self, step: int) -> int:
+        ramp = self.config.distractor_ramp * self.total_steps
+        grown = 1.0 if ramp == 0 else min(1.0, step / ramp)
+        return round(self.config.distractor_sessions * grown)
+
+    # ---------------------------------------------------------------- steps
+
+    def step(self, step: int) -> tuple[Losses, int]:
+        """One optimiser step; returns the last batch's losses and the tokens read by this process."""
+        config, accelerator = self.config, self.accelerator
+        batches = self._step_batches(step)
+        labels = torch.tensor(float(sum(b.n_labels for b in batches)), device=accelerator.device)
+        labels_per_batch = accelerator.reduce(labels, "sum").item() / (len(batches) * accelerator.num_processes)
+        ramp = config.lambda_ramp_steps
+        lambda_ret = config.lambda_ret * (1.0 if ramp == 0 else min(1.0, step / ramp))
+        self.objective.train()
+        for number, batch in enumerate(batches):
+            last = number == len(batches) - 1
+            with nullcontext() if last else accelerator.no_sync(self.objective):
+                losses: Losses = self.objective(batch, lambda_ret, labels_per_batch)
+                accelerator.backward(losses.total / len(batches))
+        if not math.isfinite(losses.total.item()):
+            raise UserError(
+                f"the loss is {losses.total.item()} at step {step + 1}: lower learning_rate or gate_learning_rate; "
+                f"the last checkpoint is in {self.folder.checkpoints}"
+            )
+        accelerator.clip_grad_norm_(self.objective.parameters(), config.max_grad_norm)
+        for group, rate in zip(self.optimiser.param_groups, self.rates, strict=True):
+            group["lr"] = rate * self.schedule(step)
+        self.optimiser.step()
+        self.optimiser.zero_grad()
+        return losses, sum(batch.n_tokens for batch in batches)
+
+    def train(self) -> Path:
+        """Run to the end, or to Ctrl-C; returns the folder of the final model.
+
+        Raises:
+            KeyboardInterrupt: stopped by the user, after the state was saved.
+        """
+        config = self.config
+        start = 0
+        resuming = config.resume_from_checkpoint is not None
+        if self.accelerator.is_main_process:
+            self.folder.prepare(resume=resuming, overwrite=config.overwrite_output_dir)
+        self.accelerator.wait_for_everyone()
+        if resuming and (found := self.folder.find(str(config.resume_from_checkpoint))):
+            start = self.folder.load(found, self.model, self.optimiser, self._facts())
+            logger.info("resuming from %s at step %d", found, start)
+        if self.accelerator.is_main_process:
+            self.folder.describe(self.config_yaml, self._facts())
+            self.folder.truncate_log(start)
+        if config.report_to == "wandb":
+            names = {"wandb": {"name": config.run_name, "dir": config.output_dir}}
+            self.accelerator.init_trackers("mlmf", config=asdict(config), init_kwargs=names)
+        with _Interrupts(self):
+            self._steps(start)
+        self.accelerator.end_training()
+        if self.stop_requested:
+            raise KeyboardInterrupt
+        if self.accelerator.is_main_process:
+            self.model.eval()
+            checkpoint.save(self.model, self.folder.final, self._facts())
+        self.accelerator.wait_for_everyone()
+        return self.folder.final
+
+    def _steps(self, start: int) -> None:
+        config = self.config
+        window: list[Losses] = []
+        tokens, began, first = 0, time.perf_counter(), time.perf_counter()
+        for step in range(start, self.total_steps):
+            losses, read = self.step(step)
+            window.append(losses)
+            tokens += read
+            done = step + 1
+            if done % config.logging_steps == 0 or done == self.total_steps:
+                now = time.perf_counter()
+                left = (now - first) / (done - start) * (self.total_steps - done)
+                self._log(done, window, tokens / (now - began), left)
+                window, tokens, began = [], 0, now
+            stopping = self._anyone_stops()
+            if stopping or (config.save_steps and done % config.save_steps == 0 and done < self.total_steps):
+                self._save(done)
+            if stopping:
+                return
+
+    def _log(self, step: int, window: Sequence[Losses], tokens_per_s: float, left_s: float) -> None:
+        def mean(name: str) -> float:
+            return sum(getattr(losses, name) for losses in window) / len(window)
+
+        gates = [sum(losses.gates[i] for losses in window) / len(window) for i in range(3)]
+        rate = self.optimiser.param_groups[0]["lr"]
+        opened = self.model.memory.openings()
+        tokens_per_s *= self.accelerator.num_processes
+        record = {
+            "step": step, "train/loss_gen": mean("gen"), "train/loss_ret": mean("ret"), "train/hinge": mean("hinge"),
+            "gate/working": gates[0], "gate/episodic": gates[1], "gate/semantic": gates[2],
+            "gate/opening": sum(map(abs, opened)) / len(opened), "memory/spread": mean("spread"),
+            "train/learning_rate": rate, "perf/tokens_per_s": tokens_per_s,
+        }  # fmt: skip
+        if not self.accelerator.is_main_process:
+            return
+        with self.folder.metrics.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(record) + "\n")
+        self.accelerator.log({k: v for k, v in record.items() if k != "step"}, step=step)
+        logger.info(
+            "step %d/%d | loss %.3f (gen %.3f ret %.4f) | gates w %.2f e %.2f s %.2f open %.2f | lr %.1e | %.0f tok/s | %s left",
+            step, self.total_steps, mean("gen") + self.config.lambda_ret * mean("ret"), mean("gen"), mean("ret"), *gates,
+            record["gate/opening"], rate, tokens_per_s, _minutes(left_s),
+        )  # fmt: skip
+
+    def _save(self, step: int) -> None:
+        if self.accelerator.is_main_process:
+            folder = self.folder.save(self.model, self.optimiser, step, self._facts(), self.config.save_total_limit)
+            logger.info("saved %s", folder)
+        self.accelerator.wait_for_everyone()
+
+    def _facts(self) -> dict[str, Any]:
+        """What must agree between a checkpoint and the run that takes it up; kept in the model's ``config.json``."""
+        settings = {name: value for name, value in asdict(self.config).items() if name not in MAY_DIFFER}
+        return {
+            **settings,
+            "examples": len(self.examples),
+            "examples_fingerprint": self.examples_key,
+            "total_steps": self.total_steps,
+            "processes": self.accelerator.num_processes,
+        }
+
+    # ---------------------------------------------------------------- stopping
+
+    def _anyone_stops(self) -> bool:
+        """True on every process once any of them was asked to stop."""
+        if self.accelerator.num_processes == 1:
+            return self.stop_requested
+        flag = torch.tensor(float(self.stop_requested), device=self.accelerator.device)
+        return bool(self.accelerator.reduce(flag, "sum").item())
+
+
+class _Interrupts:
+    """While it lasts, the first Ctrl-C or SIGTERM lets the current step end and be saved; the second stops at once."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        self.trainer = trainer
+
+    def __enter__(self) -> None:
+        self.before = {}
+        if threading.current_thread() is threading.main_thread():
+            self.before = {s: signal.signal(s, self._handle) for s in (signal.SIGINT, signal.SIGTERM)}
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self.before.items():
+            signal.signal(number, handler)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.trainer.stop_requested:
+            raise KeyboardInterrupt
+        self.trainer.stop_requested = True
+        logger.info("stopping after this step, its state will be saved; once more to stop at once")
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"

@@ -1,0 +1,101 @@
+"""AdamW for weights in bfloat16: float32 masters are updated and copied back, so that small steps are not lost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+GATE_NAMES = ("g", "log_beta", "find_weight")
+"""Single numbers that must travel far in a few hundred steps: their own learning rate, no weight decay."""
+FRESH_NAMES = ("episodic.queries", "semantic.message.weight", "semantic.salience.weight")
+"""Weights that start from nothing pretrained and may move faster than copies."""
+
+
+def parameter_groups(model: nn.Module, rates: dict[str, float], weight_decay: float) -> list[dict[str, Any]]:
+    """Trainable parameters as groups ``adapter``, ``copied``, ``fresh`` and ``gate``, with their peak ``rates``."""
+    groups: dict[str, list[tuple[str, nn.Parameter]]] = {name: [] for name in ("adapter", "copied", "fresh", "gate")}
+    for name, parameter in model.named_parameters():
+        if not parameter.requires_grad:
+            continue
+        if name.rsplit(".", 1)[-1] in GATE_NAMES:
+            group = "gate"
+        elif "lora_" in name:
+            group = "adapter"
+        else:
+            group = "fresh" if name.endswith(FRESH_NAMES) else "copied"
+        groups[group].append((name, parameter))
+    return [
+        {
+            "name": group,
+            "params": [parameter for _, parameter in members],
+            "names": [name for name, _ in members],
+            "lr": rates[group],
+            "weight_decay": 0.0 if group == "gate" else weight_decay,
+        }
+        for group, members in groups.items()
+        if members
+    ]
+
+
+class MasterAdamW(torch.optim.Optimizer):
+    """AdamW on float32 copies of the parameters it is given."""
+
+    def __init__(self, groups: list[dict[str, Any]], betas: tuple[float, float] = (0.9, 0.999)) -> None:
+        """Copy the parameters of ``groups``, each of which names its own ``lr`` and ``weight_decay``."""
+        super().__init__(groups, {})
+        masters = [
+            {**group, "params": [p.detach().float().clone() for p in group["params"]]} for group in self.param_groups
+        ]
+        self.inner = torch.optim.AdamW(masters, betas=betas)
+
+    def _pairs(self) -> Iterator[tuple[str, Tensor, Tensor]]:
+        for live, master in zip(self.param_groups, self.inner.param_groups, strict=True):
+            yield from zip(live["names"], live["params"], master["params"], strict=True)
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        """Update the masters with the parameters' gradients, then the parameters."""
+        loss = None if closure is None else closure()
+        for live, kept in zip(self.param_groups, self.inner.param_groups, strict=True):
+            kept["lr"] = live["lr"]
+        for _, parameter, master in self._pairs():
+            master.grad = None if parameter.grad is None else parameter.grad.float()
+        self.inner.step()
+        for _, parameter, master in self._pairs():
+            parameter.copy_(master)
+        return loss
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything needed to go on later: masters and moments by parameter name."""
+        saved = {}
+        for name, _, master in self._pairs():
+            saved[f"{name}|master"] = master
+            saved |= {f"{name}|{key}": value for key, value in self.inner.state[master].items()}
+        return saved
+
+    @torch.no_grad()
+    def load_tensors(self, saved: dict[str, Tensor]) -> None:
+        """Take up what :meth:`tensors` gave; the parameters are set from the masters."""
+        for name, parameter, master in self._pairs():
+            master.copy_(saved[f"{name}|master"])
+            parameter.copy_(master)
+            keys = ("step", "exp_avg", "exp_avg_sq")
+            present = {key: saved[f"{name}|{key}"].clone() for key in keys if f"{name}|{key}" in saved}
+            if present:
+                self.inner.state[master] = present
+
+
+def cosine_with_warmup(warmup_steps: int, total_steps: int, floor: float = 0.05) -> Callable[[int], float]:
+    """Factor on the peak rate at a step: linear from 0, then a cosine to ``floor``, reached at the last step."""
+
+    def factor(step: int) -> float:
+        if step < warmup_steps:
+            return (step + 1) / warmup_steps
+        progress = (step - warmup_steps) / max(1, total_steps - warmup_steps)
+        return floor + (1 - floor) * 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
+
+    return factor

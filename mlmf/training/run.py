@@ -1,0 +1,81 @@
+"""From settings to a trained model: load the data and the model, train, say where everything is."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from accelerate import PartialState
+
+from mlmf.config.parse import dump_config
+from mlmf.config.training import TrainConfig
+from mlmf.data.tasks import load_task
+from mlmf.errors import UserError
+from mlmf.model import MLMFModel
+from mlmf.training.loop import Trainer
+from mlmf.training.run_folder import RunFolder
+from mlmf.types import Conversation
+
+logger = logging.getLogger(__name__)
+
+TRAINING_SPLIT = {"locco": "train", "msc": "valid"}
+"""What each task trains on unless told otherwise; tasks without splits are not listed."""
+
+
+def run_training(config: TrainConfig) -> Path | None:
+    """Train as ``config`` says; returns the folder of the final model, or ``None`` after a dry run."""
+    resuming = config.resume_from_checkpoint is not None
+    if not config.dry_run:
+        # before anything slow: a run that may not write its folder should say so at once
+        RunFolder(Path(config.output_dir)).check(resume=resuming, overwrite=config.overwrite_output_dir)
+    conversations = load_conversations(config)
+    device = str(PartialState().device)  # each process of a launch has its own
+    if config.init_from is not None:
+        model = MLMFModel.from_pretrained(config.init_from, device=device)
+        model.config.recall_nodes, model.config.recall_tokens = config.model.recall_nodes, config.model.recall_tokens
+    else:
+        model = MLMFModel.from_base(config.model.base_model, config.model, device=device)
+    trainer = Trainer(config, model, conversations, dump_config(config))
+    counts = (
+        sum(p.numel() for p in model.parameters() if p.requires_grad),
+        sum(p.numel() for p in model.parameters()),
+    )
+    logger.info(
+        "%s: %d conversations, %d examples, %d steps (%d an epoch); %.1f M of %.1f M parameters trained on %s",
+        config.task, len(conversations), len(trainer.examples), trainer.total_steps, trainer.steps_per_epoch,
+        counts[0] / 1e6, counts[1] / 1e6, trainer.accelerator.device,
+    )  # fmt: skip
+    if config.dry_run:
+        losses, tokens = trainer.step(0)
+        logger.info("dry run: one step of %d tokens, loss %.3f; nothing was saved", tokens, losses.total.item())
+        return None
+    final = trainer.train()
+    if trainer.accelerator.is_main_process:
+        logger.info("model: %s", final)
+        logger.info("score it: python evaluate.py --system mlmf --checkpoint %s --tasks locco", final)
+    return final
+
+
+def load_conversations(config: TrainConfig) -> tuple[Conversation, ...]:
+    """The conversations that ``config`` trains on.
+
+    Raises:
+        UserError: unknown task or conversation, unreadable file, nothing left.
+    """
+    split = config.split
+    if split is None and config.data_file is None and config.probes is None:
+        split = TRAINING_SPLIT.get(config.task)
+    data = load_task(
+        config.task,
+        data_file=config.data_file,
+        probes=config.probes,
+        split=split,
+        allow_unknown_data=config.allow_unknown_data,
+    )
+    if config.conversations is None:
+        return data.conversations
+    known = {conversation.id: conversation for conversation in data.conversations}
+    missing = [name for name in config.conversations if name not in known]
+    if missing:
+        raise UserError(f"{data.source} has no conversation {missing[0]!r}. It has: {', '.join(known)}")
+    return tuple(known[name] for name in config.conversations)

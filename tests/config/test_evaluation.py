@@ -1,0 +1,65 @@
+"""The settings of an evaluation: how they may be given, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mlmf.config.evaluation import EvalConfig, accept_aliases
+from mlmf.config.parse import parse_config
+from mlmf.data.tasks import TASKS
+from mlmf.errors import UserError
+from mlmf.systems.build import SYSTEMS
+
+CONFIGS = Path(__file__).parents[2] / "configs" / "eval"
+
+
+def parse(*argv: str) -> EvalConfig:
+    return parse_config(EvalConfig, accept_aliases(argv), prog="evaluate.py", description="")
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("--system", "mlmf", "no_memory", "--task", "locco", "locomo"),
+        ("--systems", "mlmf,no_memory", "--tasks=locco,locomo"),
+        ("--system", "[mlmf, no_memory]", "--tasks", "locco", "locomo", "locco"),
+    ],
+)
+def test_lists_may_be_given_as_people_type_them(argv: tuple[str, ...]) -> None:
+    config = parse(*argv)
+    assert config.system_names == ["mlmf", "no_memory"]
+    assert config.task_names == ["locco", "locomo"]
+
+
+def test_one_name_is_enough() -> None:
+    assert EvalConfig(system="mlmf", checkpoint="x", tasks="locomo").system_names == ["mlmf"]
+    assert parse("--task", "jsonl").task_names == ["jsonl"]
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_config_in_the_repository_parses(path: Path) -> None:
+    config = parse("--config", str(path), "--checkpoint", "somewhere")
+    assert set(config.system_names) <= set(SYSTEMS)
+    assert set(config.task_names) <= set(TASKS)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
+        ({"max_new_tokens": 0}, "max_new_tokens must be at least 1, got 0"),
+        ({"window_tokens": -1}, "window_tokens must be at least 0, got -1"),
+        ({"limit": 0}, "limit must be at least 1, got 0"),
+        ({"max_error_share": 1.5}, r"max_error_share must be in \[0, 1\], got 1.5"),
+        ({"answer_model": "checkpoint"}, "give --checkpoint DIR"),
+        ({"system": []}, "system is empty"),
+        ({"tasks": ","}, "tasks is empty"),
+        ({"data_file": "x.json", "tasks": ["locomo", "jsonl"]}, "data_file x.json goes with one task"),
+    ],
+)
+def test_impossible_values_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        EvalConfig(**settings)

@@ -1,0 +1,91 @@
+"""A small conversation, a system that records what reaches it, and the real LoCoMo where it is at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import pytest
+
+from mlmf.data.locomo import HOW_TO_GET_LOCOMO, LOCOMO_FILE
+from mlmf.data.tasks import LoadedData, load_task
+from mlmf.errors import UserError
+from mlmf.paths import find_data
+from mlmf.systems.base import MemorySystem
+from mlmf.types import Answer, Conversation, Query, Question, Session, Turn
+
+
+class SpySystem(MemorySystem):
+    """Keeps every object it is given, in order, and answers by a table (else "a cat"); some texts make it fail."""
+
+    name = "spy"
+
+    def __init__(self, answers: dict[str, Answer] | None = None, fail_on: dict[str, Exception] | None = None) -> None:
+        self.answers = answers or {}
+        self.fail_on = fail_on or {}
+        self.calls: list[str | Session | tuple[Query, ...]] = []
+
+    def reset(self) -> None:
+        self.calls.append("reset")
+
+    def observe(self, session: Session) -> None:
+        self.calls.append(session)
+        self._fail(session.turns[0].text)
+
+    def answer(self, queries: Sequence[Query]) -> list[Answer]:
+        self.calls.append(tuple(queries))
+        for query in queries:
+            self._fail(query.text)
+        return [self.answers.get(query.text, Answer("a cat", tokens_read=4)) for query in queries]
+
+    def _fail(self, text: str) -> None:
+        if text in self.fail_on:
+            raise self.fail_on[text]
+
+
+def make_conversation(name: str, questions: Sequence[Question]) -> Conversation:
+    """Three sessions of two turns on 8, 9 and 10 May 2023 at noon."""
+    sessions = tuple(
+        Session(
+            index,
+            datetime(2023, 5, 8 + index, 12),
+            tuple(Turn(f"S{index}:{turn}", "Anna", f"{name} says {index} {turn}") for turn in range(2)),
+        )
+        for index in range(3)
+    )
+    return Conversation(name, sessions, tuple(questions), ("Anna",))
+
+
+@pytest.fixture
+def conversation() -> Conversation:
+    """Three answerable questions and a trap, with every gold field filled."""
+    gold = [("SECRETGOLD0", 1, False), ("a cat", 2, False), ("SECRETGOLD2", 1, False), (None, 3, True)]
+    return make_conversation(
+        "anna",
+        [
+            Question(
+                conversation_id="anna",
+                index=index,
+                text=f"Question {index}?",
+                answer=answer,
+                category=category,
+                is_trap=is_trap,
+                lure="SECRETLURE",
+                evidence=("S1:0",),
+                evidence_status="ok",
+                id=f"anna#{index}",
+                session=1,
+            )
+            for index, (answer, category, is_trap) in enumerate(gold)
+        ],
+    )
+
+
+@pytest.fixture(scope="session")
+def locomo() -> LoadedData:
+    """The published LoCoMo file."""
+    try:
+        find_data(LOCOMO_FILE, HOW_TO_GET_LOCOMO)
+    except UserError as error:
+        pytest.skip(f"LoCoMo is not here: {error}")
+    return load_task("locomo")

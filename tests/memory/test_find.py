@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from mlmf.memory.find import KeyProjection, NodeScorer, QueryKeys
+from mlmf.memory.state import MemoryState
+
+LONG = [(0, -1, 1), (0, 0, 3), (0, 1, 2), (1, -1, 1), (1, 0, 4), (2, -1, 1), (2, 0, 2), (2, 1, 1)]
+SHORT = [(0, -1, 2), (0, 0, 2), (0, 1, 1)]
+
+
+def query(lengths: list[int], seed: int = 9) -> QueryKeys:
+    generator = torch.Generator().manual_seed(seed)
+    b, t = len(lengths), max(lengths)
+    mask = torch.arange(t)[None] < torch.tensor(lengths)[:, None]
+    keys = F.normalize(torch.randn(b, t, 8, generator=generator), dim=-1)
+    return QueryKeys(keys, torch.randint(3, 12, (b, t), generator=generator), mask)
+
+
+def rows(q: QueryKeys, index: int) -> QueryKeys:
+    return QueryKeys(q.keys[index : index + 1], q.tokens[index : index + 1], q.mask[index : index + 1])
+
+
+def scorer() -> NodeScorer:
+    """A scorer whose every term counts."""
+    made = NodeScorer()
+    torch.nn.init.constant_(made.neighbourhood, 0.3)
+    return made.requires_grad_(False)
+
+
+def loop_scores(model: NodeScorer, q: QueryKeys, state: MemoryState) -> list[float]:
+    """Scores of one query and one conversation, straight from the definition."""
+    nodes, owner = state.nodes[0], state.owner[0].tolist()
+    asked = [(q.keys[0, t], int(q.tokens[0, t])) for t in range(q.keys.shape[1]) if q.mask[0, t]]
+    sessions = list(dict.fromkeys(node.session for node in nodes))
+    members = {i: [m for m, o in enumerate(owner) if o == i] for i in range(len(nodes))}
+    together = {s: [m for i, node in enumerate(nodes) if node.session == s for m in members[i]] for s in sessions}
+
+    def late_interaction(slots: list[int]) -> float:
+        return sum(max([0.0] + [float(key @ state.keys[0, m]) for m in slots]) for key, _ in asked)
+
+    def rarity(groups: dict[int, list[int]], group: int, count: int) -> float:
+        total = 0.0
+        for _, token in asked:
+            holders = [g for g, slots in groups.items() if token in {int(state.tokens[0, m]) for m in slots}]
+            if group in holders:
+                total += max(0.0, math.log((count + 1) / (len(holders) + 0.5)))
+        return total
+
+    pooled = F.normalize(sum(key for key, _ in asked), dim=-1)
+    scores = []
+    for i, node in enumerate(nodes):
+        by_session = late_interaction(together[node.session])
+        by_session += float(model.session_lexical) * rarity(together, node.session, len(sessions))
+        score = late_interaction(members[i]) + float(model.lexical) * rarity(members, i, len(nodes))
+        score += float(model.session) * by_session
+        score += float(model.neighbourhood) * float(state.embedding[0, i] @ pooled) + float(state.salience[0, i])
+        scores.append(-math.inf if node.is_session or node.superseded else score)
+    return scores
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_score_is_the_double_loop_of_late_interaction(toy_state: Callable[..., MemoryState], seed: int) -> None:
+    state, asked = toy_state([LONG], seed=seed), query([5], seed=seed)
+    scores = scorer()(asked, state)[0].tolist()
+    assert scores == pytest.approx(loop_scores(scorer(), asked, state), rel=1e-4, abs=1e-4)
+
+
+def test_padding_of_a_query_does_not_count(toy_state: Callable[..., MemoryState]) -> None:
+    state, asked = toy_state([LONG]), query([3, 6])
+    short = QueryKeys(asked.keys[:1, :3], asked.tokens[:1, :3], asked.mask[:1, :3])
+    torch.testing.assert_close(scorer()(asked, state)[0], scorer()(short, state)[0])
+
+
+def test_date_lines_superseded_turns_and_padding_cannot_be_found(toy_state: Callable[..., MemoryState]) -> None:
+    state = toy_state([LONG, SHORT])
+    nodes = list(state.nodes[0])
+    nodes[1] = replace(nodes[1], superseded=True)
+    state = replace(state, nodes=(tuple(nodes), state.nodes[1]))
+    scores = scorer()(query([4, 4]), state)
+    assert torch.isinf(scores[0]).nonzero().flatten().tolist() == [0, 1, 3, 5]
+    assert torch.isinf(scores[1]).nonzero().flatten().tolist() == [0, 3, 4, 5, 6, 7]
+
+
+def test_one_conversation_answers_many_queries_as_if_it_were_repeated(toy_state: Callable[..., MemoryState]) -> None:
+    state, asked = toy_state([LONG]), query([4, 2, 5])
+    assert torch.equal(scorer()(asked, state), scorer()(asked, state.select([0, 0, 0])))
+
+
+def test_scores_of_a_conversation_do_not_depend_on_who_shares_its_batch(toy_state: Callable[..., MemoryState]) -> None:
+    state, asked = toy_state([LONG, SHORT]), query([4, 5])
+    together = scorer()(asked, state)
+    for row, listed in enumerate((LONG, SHORT)):
+        m = sum(n for _, _, n in listed)
+        one = state.select([row])
+        alone = replace(
+            one, keys=one.keys[:, :m], tokens=one.tokens[:, :m], owner=one.owner[:, :m],
+            embedding=one.embedding[:, : len(listed)], salience=one.salience[:, : len(listed)],
+        )  # fmt: skip
+        torch.testing.assert_close(together[row, : len(listed)], scorer()(rows(asked, row), alone)[0])
+
+
+def test_a_rare_shared_token_lifts_a_turn_more_than_a_common_one(toy_state: Callable[..., MemoryState]) -> None:
+    state = toy_state([[(i, 0, 2) for i in range(6)]])
+    tokens = torch.tensor([[50, 60] + [50, 51] * 5])  # every turn holds 50, the first alone 60
+    state = replace(state, tokens=tokens, keys=torch.zeros_like(state.keys), salience=torch.zeros(1, 6),
+                    embedding=torch.zeros_like(state.embedding))  # fmt: skip
+    blank = torch.zeros(1, 1, 8)
+
+    def ask(token: int) -> torch.Tensor:
+        return scorer()(QueryKeys(blank, torch.tensor([[token]]), torch.ones(1, 1, dtype=torch.bool)), state)[0]
+
+    assert ask(60)[0] > ask(50)[0] >= 0
+    assert ask(60).argmax() == 0 and not ask(60)[1:].any()
+
+
+def test_gradient_reaches_every_weight_of_the_score(toy_state: Callable[..., MemoryState]) -> None:
+    model = NodeScorer()
+    scores = model(query([5]), toy_state([LONG]))
+    scores[torch.isfinite(scores)].softmax(-1)[0].backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None and parameter.grad != 0, name
+
+
+def test_keys_are_standardised_projected_and_of_unit_length() -> None:
+    projection = KeyProjection(12, 5, seed=3)
+    sample = torch.randn(200, 12) * torch.linspace(0.1, 30, 12) + 4
+    projection.calibrate(sample)
+    keys = projection(sample)
+    expected = (sample - sample.mean(0)) / sample.std(0) @ projection.projection
+    torch.testing.assert_close(keys, expected / expected.norm(dim=-1, keepdim=True))
+    torch.testing.assert_close(projection.projection.T @ projection.projection, torch.eye(5), atol=1e-5, rtol=0)
+    assert torch.equal(KeyProjection(12, 5, seed=3).projection, projection.projection)
+    assert KeyProjection(4, 9, seed=0).projection.shape == (4, 4)
+
+
+def test_a_constant_dimension_does_not_break_the_keys() -> None:
+    projection = KeyProjection(4, 4, seed=0)
+    sample = torch.randn(20, 4)
+    sample[:, 2] = 7.0
+    projection.calibrate(sample)
+    assert torch.isfinite(projection(sample)).all()

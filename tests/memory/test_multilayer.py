@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from mlmf.memory.features import SessionFeatures, session_pieces
+from mlmf.memory.multilayer import MultiLayerMemory
+from mlmf.memory.state import MemoryState
+from mlmf.types import Session
+
+Makers = tuple[Callable[..., Session], Callable[..., SessionFeatures], Callable[..., MultiLayerMemory]]
+
+
+@pytest.fixture
+def makers(
+    make_session: Callable[..., Session],
+    make_features: Callable[..., SessionFeatures],
+    make_memory: Callable[..., MultiLayerMemory],
+) -> Makers:
+    return make_session, make_features, make_memory
+
+
+def history(makers: Makers, count: int, seed: int = 0) -> list[tuple[Session, SessionFeatures]]:
+    make_session, make_features, _ = makers
+    sessions = [make_session(i, f"turn {seed} of {i}", f"reply {i}") for i in range(count)]
+    return [(session, make_features(session, 100 * seed + session.index)) for session in sessions]
+
+
+def remember(memory: MultiLayerMemory, state: MemoryState, past: list[tuple[Session, SessionFeatures]]) -> MemoryState:
+    for session, features in past:
+        state = memory.write([session], [features], state)
+    return state
+
+
+@torch.no_grad()
+def test_each_layer_holds_what_its_equation_says(makers: Makers, empty: Callable[..., MemoryState]) -> None:
+    memory = makers[2](k=3, c_w=5, c_e=8)
+    past = history(makers, 3)
+    state = remember(memory, empty(memory), past)
+    last = past[-1][1]
+    assert torch.equal(state.working[0, :, :3], last.states[:, -3:])
+    assert state.working_mask[0].tolist() == [True] * 3 + [False] * 2
+    assert state.episodic_mask[0].tolist() == [True] * 3 + [False] * 5
+    assert torch.equal(state.values[0], torch.cat([features.states for _, features in past], 1))
+    assert torch.equal(state.tokens[0], torch.cat([features.tokens for _, features in past]))
+    assert state.owner[0].tolist() == [3 * i + p for i in range(3) for p in [0] * 3 + [1] * 4 + [2] * 4]
+    assert [node.turn_id for node in state.nodes[0]] == ["", "D0:0", "D0:1", "", "D1:0", "D1:1", "", "D2:0", "D2:1"]
+    assert state.sessions == (3,)
+    torch.testing.assert_close(state.embedding.norm(dim=-1), torch.ones(1, 9))
+
+
+@torch.no_grad()
+def test_size_is_flat_once_the_layers_are_full(makers: Makers, empty: Callable[..., MemoryState]) -> None:
+    memory = makers[2](c_s=7, node_tokens=4, k=4, c_w=4, c_e=8)
+    state, sizes = empty(memory), []
+    for session, features in history(makers, 25):
+        state = memory.write([session], [features], state)
+        assert len(state.nodes[0]) <= 7 and state.values.shape[2] <= 7 * 4
+        sizes.append(state.n_bytes)
+    assert state.sessions == (25,)
+    # which date lines are among the kept nodes varies; nothing grows
+    assert max(sizes[3:]) <= max(sizes[3:7])
+    assert {node.session for node in state.nodes[0]} == {22, 23, 24}  # the newest, at equal salience
+
+
+@torch.no_grad()
+def test_rows_of_a_batch_are_written_apart(makers: Makers, empty: Callable[..., MemoryState]) -> None:
+    memory = makers[2](c_e=4)
+    long, short = history(makers, 4, seed=1), history(makers, 2, seed=2)
+    state = empty(memory, 2)
+    for t in range(4):
+        session, features = short[t - 1] if t in (1, 2) else (None, None)
+        state = memory.write([long[t][0], session], [long[t][1], features], state)
+    apart = [remember(memory, empty(memory), past) for past in (long, short)]
+    expected = MemoryState.cat(apart)
+    for name, tensor in expected._tensors().items():
+        assert torch.equal(tensor, getattr(state, name)), name
+    assert state.nodes == expected.nodes and state.sessions == (4, 2)
+
+
+@torch.no_grad()
+def test_none_leaves_a_conversation_as_it_is(makers: Makers, empty: Callable[..., MemoryState]) -> None:
+    memory = makers[2]()
+    state = remember(memory, empty(memory), history(makers, 2))
+    after = memory.write([None], [None], state)
+    for name, tensor in state._tensors().items():
+        assert torch.equal(tensor, getattr(after, name)), name
+    assert after.nodes == state.nodes and after.sessions == state.sessions
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("off", ["working", "episodic", "semantic"])
+def test_an_ablated_layer_stays_empty(makers: Makers, empty: Callable[..., MemoryState], off: str) -> None:
+    memory = makers[2](**{off: False})
+    state = remember(memory, empty(memory), history(makers, 2))
+    filled = {
+        "working": bool(state.working_mask.any()),
+        "episodic": bool(state.episodic_mask.any()),
+        "semantic": bool(state.semantic_mask.any()),
+    }
+    assert filled == {name: name != off for name in filled}
+
+
+@torch.no_grad()
+def test_a_repeated_turn_supersedes_the_older(makers: Makers, empty: Callable[..., MemoryState]) -> None:
+    make_session, make_features, make_memory = makers
+    memory = make_memory()
+    first = make_session(0, "I live in Oslo", "ok")
+    features = make_features(first, 1)
+    again = make_session(1, "I live in Oslo", "really")
+    other = make_features(again, 2)
+    other.keys[3:7] = features.keys[3:7]  # the same words again
+    state = memory.write([first], [features], empty(memory))
+    state = memory.write([again], [other], state)
+    assert [node.superseded for node in state.nodes[0]] == [False, True, False, False, False, False]
+
+
+def test_gradient_flows_through_later_sessions_to_the_first(makers: Makers, empty: Callable[..., MemoryState]) -> None:
+    memory = makers[2](alpha_mode="scalar", c_e=4)
+    past = history(makers, 3)
+    first = memory.write([past[0][0]], [past[0][1]], empty(memory))
+    first.episodic.retain_grad()
+    last = remember(memory, first, past[1:])
+    last.episodic.sum().backward()
+    torch.testing.assert_close(first.episodic.grad, torch.full_like(first.episodic, 0.9**2))
+
+
+def test_session_pieces_are_a_date_line_and_a_line_per_turn(make_session: Callable[..., Session]) -> None:
+    assert session_pieces(make_session(7, "hello", "you too")) == ["[8 May 2023]\n", "Anna: hello\n", "Ben: you too\n"]

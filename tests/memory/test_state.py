@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from mlmf.errors import UserError
+from mlmf.memory.state import MemoryState, Node, pad_to
+
+LONG, SHORT = [(0, -1, 1), (0, 0, 3), (1, -1, 1), (1, 0, 4)], [(0, -1, 2), (0, 0, 2)]
+
+
+def assert_equal(one: MemoryState, other: MemoryState) -> None:
+    tensors = one._tensors()
+    assert tensors.keys() == other._tensors().keys()
+    for name, tensor in tensors.items():
+        assert torch.equal(tensor, getattr(other, name)) and tensor.dtype == getattr(other, name).dtype, name
+    assert (one.nodes, one.sessions, one.fingerprint) == (other.nodes, other.sessions, other.fingerprint)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_save_and_load_give_the_same_bytes(
+    toy_state: Callable[..., MemoryState], tmp_path: Path, dtype: torch.dtype
+) -> None:
+    state = toy_state([LONG, SHORT])
+    state = state._map(lambda t: t.to(dtype) if t.is_floating_point() else t)
+    odd = Node(0, 0, "D0:0", 'Zoë said: "naïve" \n', ("zoë", "paris"), superseded=True)
+    state = replace(state, nodes=((odd, *state.nodes[0][1:]), state.nodes[1]))
+    file = tmp_path / "memory.safetensors"
+    state.save(file)
+    assert_equal(MemoryState.load(file), state)
+    assert [path.name for path in tmp_path.iterdir()] == ["memory.safetensors"]
+
+
+def test_a_state_that_carries_a_gradient_can_be_saved(toy_state: Callable[..., MemoryState], tmp_path: Path) -> None:
+    state = toy_state([SHORT])
+    state = replace(state, episodic=state.episodic.requires_grad_() * 2)
+    state.save(tmp_path / "memory.safetensors")
+    assert_equal(MemoryState.load(tmp_path / "memory.safetensors"), state.detach())
+
+
+def test_load_of_a_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"no memory state at .*nothing\.safetensors"):
+        MemoryState.load(tmp_path / "nothing.safetensors")
+
+
+@pytest.mark.parametrize("content", [b"", b"hello, this is text", b"\x80\x02}q\x00."])
+def test_load_of_what_is_no_safetensors_file(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "wrong.safetensors"
+    file.write_bytes(content)
+    with pytest.raises(UserError, match="is not a safetensors file"):
+        MemoryState.load(file)
+
+
+def test_load_of_a_truncated_state(toy_state: Callable[..., MemoryState], tmp_path: Path) -> None:
+    file = tmp_path / "memory.safetensors"
+    toy_state([LONG]).save(file)
+    file.write_bytes(file.read_bytes()[:-40])
+    with pytest.raises(UserError, match=r"memory\.safetensors"):
+        MemoryState.load(file)
+
+
+@pytest.mark.parametrize("meta", [None, {"format": "pt"}, {"format": "mlmf-state-99"}])
+def test_load_of_other_tensors(tmp_path: Path, meta: dict[str, str] | None) -> None:
+    file = tmp_path / "weights.safetensors"
+    save_file({"working": torch.zeros(2)}, file, meta)
+    with pytest.raises(UserError, match="is not a memory state"):
+        MemoryState.load(file)
+
+
+def test_load_of_a_state_with_missing_tensors(toy_state: Callable[..., MemoryState], tmp_path: Path) -> None:
+    file = tmp_path / "half.safetensors"
+    meta = {"format": "mlmf-state-1", "fingerprint": "toy", "sessions": "[1]", "nodes": json.dumps([[]])}
+    save_file({"working": torch.zeros(2)}, file, meta)
+    with pytest.raises(UserError, match=r"half\.safetensors"):
+        MemoryState.load(file)
+
+
+def test_cat_then_select_gives_back_each_conversation(toy_state: Callable[..., MemoryState]) -> None:
+    one, two = toy_state([LONG], seed=1), toy_state([SHORT], seed=2)
+    both = MemoryState.cat([one, two])
+    assert both.batch_size == 2 and both.sessions == (2, 1) and both.nodes == one.nodes + two.nodes
+    assert_equal(both.select([0]), one)
+    second = both.select([1])
+    m, n = 4, 2
+    for name, tensor in two._tensors().items():
+        cut = getattr(second, name)
+        cut = cut[:, :, :m] if name == "values" else cut[:, :m] if name in ("keys", "tokens", "owner") else cut
+        cut = cut[:, :n] if name in ("embedding", "pooled", "salience") else cut
+        assert torch.equal(cut, tensor), name
+    assert second.semantic_mask.sum() == m
+    assert (second.owner[0, m:] == -1).all() and not second.values[0, :, m:].any()
+
+
+def test_select_orders_and_repeats(toy_state: Callable[..., MemoryState]) -> None:
+    both = toy_state([LONG, SHORT])
+    chosen = both.select([1, 0, 1])
+    assert chosen.sessions == (1, 2, 1)
+    assert torch.equal(chosen.keys, both.keys[[1, 0, 1]])
+    assert chosen.nodes == (both.nodes[1], both.nodes[0], both.nodes[1])
+
+
+def test_states_of_different_models_cannot_be_joined(toy_state: Callable[..., MemoryState]) -> None:
+    one = toy_state([SHORT])
+    with pytest.raises(UserError, match="'toy' and 'other'"):
+        MemoryState.cat([one, replace(one, fingerprint="other")])
+
+
+def test_detach_cuts_the_gradient(toy_state: Callable[..., MemoryState]) -> None:
+    state = toy_state([SHORT])
+    state = replace(state, episodic=state.episodic.requires_grad_() * 2)
+    assert state.episodic.requires_grad and not state.detach().episodic.requires_grad
+    assert_equal(state.detach(), state)
+
+
+def test_n_bytes_counts_every_tensor(toy_state: Callable[..., MemoryState]) -> None:
+    state = toy_state([SHORT])
+    floats = 2 * 3 * 6 + 2 * 2 * 6 + 2 * 4 * 6 + 4 * 8 + 2 * 8 + 2 * 8 + 2
+    assert state.n_bytes == 4 * floats + 8 * (4 + 4) + (3 + 2)
+
+
+def test_pad_to_grows_one_dimension_at_its_end() -> None:
+    tensor = torch.ones(2, 3, 4)
+    grown = pad_to(tensor, 1, 5, value=-1)
+    assert grown.shape == (2, 5, 4)
+    assert torch.equal(grown[:, :3], tensor) and (grown[:, 3:] == -1).all()
+    assert pad_to(tensor, 1, 3) is tensor

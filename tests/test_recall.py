@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mlmf.memory.state import MemoryState, Node
+from mlmf.recall import Recall, as_bank, as_lines, choose
+
+# (session, turn, tokens); row 1 is shorter, row 2 remembers nothing
+ROWS = [[(0, -1, 1), (0, 0, 2), (0, 1, 3), (1, -1, 2), (1, 0, 2)], [(0, -1, 1), (0, 0, 1)], []]
+
+
+def conversation(row: list[tuple[int, int, int]]) -> MemoryState:
+    owner = torch.tensor([i for i, (_, _, n) in enumerate(row) for _ in range(n)], dtype=torch.long)
+    m, n = len(owner), len(row)
+    return MemoryState(
+        working=torch.randn(1, 2, 2, 4), working_mask=torch.full((1, 2), bool(row)),
+        episodic=torch.randn(1, 2, 3, 4), episodic_mask=torch.full((1, 3), bool(row)),
+        values=torch.randn(1, 2, m, 4), keys=torch.randn(1, m, 4), tokens=torch.zeros(1, m).long(), owner=owner[None],
+        embedding=torch.randn(1, n, 4), pooled=torch.randn(1, n, 4), salience=torch.zeros(1, n),
+        nodes=(tuple(Node(s, t, "" if t < 0 else f"D{s}:{t}", f"[{s}] line {t}") for s, t, _ in row),),
+        sessions=(len({s for s, _, _ in row}),),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def state() -> MemoryState:
+    torch.manual_seed(0)
+    return MemoryState.cat([conversation(row) for row in ROWS])
+
+
+INF = -torch.inf
+SCORES = torch.tensor([[INF, 1.0, 3.0, INF, 2.0], [INF, 0.5, INF, INF, INF], [INF] * 5])
+
+
+def test_the_best_nodes_come_first_and_unfindable_ones_never(state: MemoryState) -> None:
+    recalls = choose(SCORES, state, 2)
+    assert [recall.chosen for recall in recalls] == [(2, 4), (1,), ()]
+    assert [recall.turn_ids for recall in recalls] == [("D0:1", "D1:0"), ("D0:0",), ()]
+    assert recalls[0].lines == ("[0] line 1", "[1] line 0")
+
+
+def test_one_conversation_serves_every_query(state: MemoryState) -> None:
+    scores = torch.tensor([[INF, 1.0, 3.0, INF, 2.0], [INF, 9.0, 3.0, INF, 2.0]])
+    assert [r.turn_ids for r in choose(scores, state.select([0]), 1)] == [("D0:1",), ("D0:0",)]
+
+
+@settings(deadline=None)
+@given(values=st.lists(st.sampled_from([0.0, 1.0, 2.0]), min_size=1, max_size=40), count=st.integers(1, 50))
+def test_ties_go_to_the_earlier_node(values: list[float], count: int) -> None:
+    listed = conversation([(i, 0, 1) for i in range(len(values))])
+    expected = sorted(range(len(values)), key=lambda i: (-values[i], i))[:count]
+    assert choose(torch.tensor([values]), listed, count)[0].chosen == tuple(expected)
+
+
+def test_bank_lays_out_working_episodic_and_the_chosen_nodes_with_their_date_lines(state: MemoryState) -> None:
+    recalls = choose(SCORES, state, 1)  # D0:1 in row 0, D0:0 in row 1
+    bank = as_bank(state, recalls, SCORES, torch.tensor(0.5))
+    assert bank.sizes == (2, 3, 4) and bank.states.shape == (3, 2, 9, 4) and bank.mask.shape == (3, 9)
+    assert torch.equal(bank.states[:, :, :2], state.working) and torch.equal(bank.states[:, :, 2:5], state.episodic)
+    # row 0: one token of the date line of session 0, three of turn 1; not a token of session 1
+    assert torch.equal(bank.states[0, :, 5:], state.values[0][:, [0, 3, 4, 5]])
+    assert torch.equal(bank.states[1, :, 5:7], state.values[1][:, [0, 1]])
+    assert bank.mask.tolist() == [[True] * 9, [True] * 7 + [False] * 2, [False] * 9]
+    assert bank.present.tolist() == [[True] * 3, [True] * 3, [False] * 3]
+
+
+def test_bias_is_the_log_share_of_a_node_times_the_find_weight(state: MemoryState) -> None:
+    one = state.select([0])
+    bank = as_bank(one, choose(SCORES[:1], one, 2), SCORES[:1], torch.tensor(0.5))
+    share = torch.tensor([3.0, 2.0]).log_softmax(0) * 0.5
+    # slots in order of time: date line and turn 1 of session 0, date line and turn of session 1
+    expected = torch.tensor([0.0] * 5 + [share[0]] * 4 + [share[1]] * 4)
+    torch.testing.assert_close(bank.bias[0], expected)
+
+
+def test_a_date_line_takes_the_share_of_its_best_turn(state: MemoryState) -> None:
+    one = state.select([0])
+    scores = torch.tensor([[INF, 1.0, 3.0, INF, 2.0]])
+    bank = as_bank(one, choose(scores, one, 3), scores, torch.tensor(1.0))
+    share = torch.tensor([3.0, 2.0, 1.0]).log_softmax(0)
+    best, second, worst = share.tolist()
+    torch.testing.assert_close(bank.bias[0, 5:], torch.tensor([best, worst, worst] + [best] * 3 + [second] * 4))
+
+
+def test_gradient_flows_from_the_bias_to_scores_and_find_weight(state: MemoryState) -> None:
+    one = state.select([0])
+    scores = SCORES[:1].clone().requires_grad_()
+    weight = torch.tensor(0.5, requires_grad=True)
+    as_bank(one, choose(scores, one, 2), scores, weight).bias[0, 5].backward()
+    assert weight.grad is not None and weight.grad < 0
+    assert scores.grad is not None
+    assert scores.grad[0].nonzero().flatten().tolist() == [2, 4]
+
+
+def test_one_conversation_makes_a_bank_for_every_query(state: MemoryState) -> None:
+    one, scores = state.select([0]), torch.tensor([[INF, 1.0, 3.0, INF, 2.0], [INF, 9.0, 3.0, INF, 2.0]])
+    bank = as_bank(one, choose(scores, one, 1), scores, torch.tensor(0.0))
+    repeated = one.select([0, 0])
+    expected = as_bank(repeated, choose(scores, repeated, 1), scores, torch.tensor(0.0))
+    assert torch.equal(bank.states, expected.states) and torch.equal(bank.mask, expected.mask)
+    assert not bank.bias.any()
+
+
+@pytest.mark.parametrize(
+    ("budget", "expected"),
+    [
+        (0, []),
+        (9, []),
+        (10, ["short one"]),
+        (24, ["the longer"]),
+        (34, ["short one", "the longer"]),
+        (100, ["short one", "the longer", "late line"]),
+    ],
+)
+def test_lines_fit_the_budget_and_return_to_the_order_of_time(budget: int, expected: list[str]) -> None:
+    nodes = (Node(1, 0, "b", "the longer"), Node(2, 0, "c", "late line"), Node(0, 0, "a", "short one"))
+    costs = {"the longer\n": 24, "late line\n": 25, "short one\n": 10}
+    assert as_lines(Recall((1, 2, 0), nodes), budget, costs.__getitem__) == expected

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mlmf.model import IGNORED, MLMFModel
+from mlmf.training.batching import Collator
+from mlmf.training.feature_cache import FeatureCache
+from mlmf.types import Conversation
+
+PAD = 0
+
+
+@pytest.fixture
+def make_collator(
+    conversations: Sequence[Conversation], make_model: Callable[..., MLMFModel], tmp_path: Path
+) -> Callable[..., Collator]:
+    cache = FeatureCache(make_model(), tmp_path)
+
+    def make(seed: int = 0, distractors: int = 3) -> Collator:
+        collator = Collator(conversations, cache, seed, PAD)
+        collator.distractors = distractors
+        return collator
+
+    return make
+
+
+def example(**changes: Any) -> dict[str, Any]:
+    plain = {"conversation": 0, "needed": [2], "pool": 5, "query": [7], "prompt": [5, 6], "target": [8, 2]}
+    return {**plain, "index": 0, "epoch": 0, **changes}
+
+
+def chosen(collator: Collator, one: dict[str, Any]) -> list[int]:
+    return [session.index for session in collator.sessions(one)]
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@given(
+    pool=st.integers(1, 5), seed=st.integers(0, 50), index=st.integers(0, 50), distractors=st.integers(0, 6),
+    data=st.data(),
+)  # fmt: skip
+def test_sessions_are_the_needed_ones_and_a_bounded_number_of_others_in_time_order(
+    make_collator: Callable[..., Collator], pool: int, seed: int, index: int, distractors: int, data: st.DataObject
+) -> None:
+    needed = data.draw(st.lists(st.integers(0, pool - 1), unique=True))
+    one = example(needed=needed, pool=pool, index=index)
+    sessions = chosen(make_collator(seed, distractors), one)
+    assert sessions == sorted(set(sessions))
+    assert set(needed) <= set(sessions) <= set(range(pool))
+    assert len(sessions) - len(needed) <= distractors + (not needed)
+    assert sessions  # memory never starts empty
+    assert sessions == chosen(make_collator(seed, distractors), one)
+
+
+def test_seed_epoch_and_example_each_decide(make_collator: Callable[..., Collator]) -> None:
+    def draws(**change: int) -> list[list[int]]:
+        seed = change.pop("seed", 0)
+        return [chosen(make_collator(seed), example(**{"index": i, **change})) for i in range(12)]
+
+    assert draws() == draws()
+    assert draws() != draws(seed=1) and draws() != draws(epoch=1)
+    assert len({tuple(row) for row in draws()}) > 3
+    lengths = {len(row) for row in draws()}
+    assert lengths == {1, 2, 3, 4}
+
+
+def test_batch_is_padded_on_the_left_and_learns_targets_only(make_collator: Callable[..., Collator]) -> None:
+    batch = make_collator(distractors=0)(
+        [example(), example(conversation=1, prompt=[5], target=[9, 9, 9, 2], needed=[0, 3])]
+    )
+    assert batch.input_ids.tolist() == [[PAD, 5, 6, 8, 2], [5, 9, 9, 9, 2]]
+    assert batch.attention_mask.tolist() == [[0, 1, 1, 1, 1], [1] * 5]
+    assert batch.labels.tolist() == [[IGNORED] * 3 + [8, 2], [IGNORED, 9, 9, 9, 2]]
+    assert (batch.n_labels, batch.n_tokens) == (6, 9)
+    assert batch.queries == [[7], [7]]
+
+
+def test_rows_end_together_at_the_last_step(
+    make_collator: Callable[..., Collator], conversations: Sequence[Conversation]
+) -> None:
+    collator = make_collator(distractors=0)
+    batch = collator([example(needed=[4]), example(conversation=1, needed=[0, 2, 3])])
+    listed = [[None if s is None else s.index for s in sessions] for sessions, _ in batch.steps]
+    assert listed == [[None, 0], [None, 2], [4, 3]]
+    last_sessions, last_features = batch.steps[-1]
+    assert last_sessions == [conversations[0].sessions[4], conversations[1].sessions[3]]
+    for session, features in zip(last_sessions, last_features, strict=True):
+        assert session is not None and features is not None
+        assert torch.equal(features.states, collator.features.load(session).states)
+    assert batch.steps[0][1][0] is None

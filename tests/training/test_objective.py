@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from mlmf.memory.gate import entropy
+from mlmf.model import IGNORED, MLMFModel
+from mlmf.training.batching import Batch, Collator
+from mlmf.training.examples import build_examples, tokenise
+from mlmf.training.feature_cache import FeatureCache
+from mlmf.training.objective import Losses, Objective
+from mlmf.types import Conversation
+
+MakeBatch = Callable[..., Batch]
+
+
+@pytest.fixture
+def model(make_model: Callable[..., MLMFModel]) -> MLMFModel:
+    """Gates open and every session blended into every slot, so that a gradient has a way to each of them."""
+    made = make_model(alpha_mode="scalar", c_e=4).train()
+    with torch.no_grad():
+        for fusion in made.memory.fusions:
+            fusion.g.fill_(0.5)
+        made.memory.find_weight.fill_(0.3)
+    return made
+
+
+@pytest.fixture
+def make_batch(model: MLMFModel, conversations: Sequence[Conversation], tmp_path: Path) -> MakeBatch:
+    """``make_batch(rows, needed)``: questions by number, with the same sessions in memory for each where given."""
+    data, _ = tokenise(build_examples(conversations, ["answer"]), model.tokenizer, tmp_path,
+                    max_prompt_tokens=64, max_target_tokens=16)  # fmt: skip
+    collator = Collator(conversations, FeatureCache(model, tmp_path), 0, model.tokenizer.pad_token_id)
+
+    def make(rows: Sequence[int], needed: Sequence[int] | None = None) -> Batch:
+        changes: dict[str, Any] = {} if needed is None else {"needed": list(needed)}
+        return collator([{**data[i], **changes, "index": i, "epoch": 0} for i in rows])
+
+    return make
+
+
+def gradients(model: MLMFModel, run: Callable[[], Tensor]) -> dict[str, Tensor]:
+    model.zero_grad()
+    run().backward()
+    return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+
+def loss_of(
+    model: MLMFModel, batch: Batch, *, tbptt: int = 0, lambda_ret: float = 0.0, entropy: float = 0.0
+) -> Losses:
+    return Objective(model, tbptt, entropy)(batch, lambda_ret, batch.n_labels)
+
+
+def test_gen_is_the_models_loss_after_the_sessions(model: MLMFModel, make_batch: MakeBatch) -> None:
+    batch = make_batch([0, 1, 4, 6], needed=[0, 1, 2])
+    losses = loss_of(model, batch)
+    state = model.init_state(4)
+    for t in range(3):
+        sessions, _ = batch.steps[t]
+        state = model.remember(sessions, state)
+    output = model(batch.input_ids, batch.attention_mask, state=state, query=model.query_keys(batch.queries))
+    logits, labels = output.logits[:, :-1], batch.labels[:, 1:]
+    picked = logits[labels != IGNORED].log_softmax(-1).gather(1, labels[labels != IGNORED][:, None])
+    assert losses.gen == pytest.approx(-picked.mean().item(), rel=1e-4)
+    assert losses.total.item() == pytest.approx(losses.gen, rel=1e-6)
+    assert sum(losses.gates) == pytest.approx(1, abs=1e-4)
+    assert losses.spread > 0.3
+
+
+def test_retention_and_hinge_are_added_with_their_weights(model: MLMFModel, make_batch: MakeBatch) -> None:
+    batch = make_batch([0, 6], needed=[0, 1, 2])
+    plain, weighted = loss_of(model, batch), loss_of(model, batch, lambda_ret=0.5, entropy=0.2)
+    assert weighted.gen == plain.gen and weighted.ret > 0
+    expected = plain.gen + 0.5 * weighted.ret + 0.2 * weighted.hinge
+    assert weighted.total.item() == pytest.approx(expected, rel=1e-5)
+    assert loss_of(model, make_batch([0], needed=[1]), lambda_ret=0.5).ret == 0  # one session: nothing to retain
+
+
+def test_hinge_pushes_the_gates_apart(make_model: Callable[..., MLMFModel], make_batch: MakeBatch) -> None:
+    model = make_model(beta=0.5, epsilon=0.2).train()
+    batch = make_batch([0, 6], needed=[0, 1])
+    losses = loss_of(model, batch, entropy=1.0)
+    gamma = model(batch.input_ids, batch.attention_mask,
+                  state=_remember(model, batch), query=model.query_keys(batch.queries)).gamma  # fmt: skip
+    mask = batch.attention_mask[:, None].expand(gamma.shape[:3]).bool()
+    assert losses.hinge == pytest.approx((entropy(gamma) - 0.2).clamp_min(0)[mask].mean().item(), rel=1e-4)
+    grads = gradients(model, lambda: loss_of(model, batch, entropy=1.0).total)
+    sharpness = [grad for name, grad in grads.items() if name.endswith("log_beta")]
+    assert sharpness and all(torch.isfinite(grad) and grad < 0 for grad in sharpness)  # descent raises beta
+
+
+@pytest.mark.parametrize("off", ["working", "episodic", "semantic"])
+def test_gradients_are_finite_where_a_layer_is_absent(
+    make_model: Callable[..., MLMFModel], make_batch: MakeBatch, off: str
+) -> None:
+    model = make_model(beta=0.5, epsilon=0.2, **{off: False}).train()
+    batch = make_batch([0, 6], needed=[0, 1])
+    grads = gradients(model, lambda: loss_of(model, batch, lambda_ret=0.1, entropy=1.0).total)
+    assert all(torch.isfinite(grad).all() for grad in grads.values())
+
+
+def _remember(model: MLMFModel, batch: Batch) -> Any:
+    state = model.init_state(len(batch.queries))
+    for sessions, features in batch.steps:
+        state = model.write(sessions, features, state)
+    return state
+
+
+def test_truncation_changes_the_gradient_and_its_full_length_does_not(model: MLMFModel, make_batch: MakeBatch) -> None:
+    batch = make_batch([0, 6], needed=[0, 1, 2, 3])
+    by_length = {
+        n: gradients(model, lambda n=n: loss_of(model, batch, tbptt=n).total)["memory.episodic.queries"]
+        for n in (0, 1, 2, 3, 4, 9)
+    }
+    assert by_length[0].abs().max() > 0
+    for n in (4, 9):
+        torch.testing.assert_close(by_length[n], by_length[0])
+    for short, long in ((1, 2), (2, 3), (3, 4)):
+        assert not torch.allclose(by_length[short], by_length[long], rtol=1e-3, atol=0), (short, long)
+
+
+def test_truncation_does_not_change_the_loss(model: MLMFModel, make_batch: MakeBatch) -> None:
+    batch = make_batch([0, 6], needed=[0, 1, 2, 3])
+    assert loss_of(model, batch, tbptt=1).gen == loss_of(model, batch).gen
+
+
+def test_gradient_checkpointing_changes_nothing(model: MLMFModel, make_batch: MakeBatch) -> None:
+    batch = make_batch([0, 4, 6], needed=[0, 1, 2])
+
+    def run() -> Tensor:
+        return loss_of(model, batch, lambda_ret=0.1).total
+
+    mlp, ran = model.encoder.layers[-1].mlp, []
+    mlp.register_forward_pre_hook(lambda *_: ran.append(torch.is_grad_enabled()))
+    plain = gradients(model, run)
+    once = len(ran)
+    model.lm.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    checkpointed = gradients(model, run)
+    assert len(ran) - once > once, "no layer ran again: nothing was checkpointed"
+    assert plain.keys() == checkpointed.keys()
+    for name, grad in plain.items():
+        torch.testing.assert_close(checkpointed[name], grad, msg=name)
+
+
+def test_four_batches_of_one_are_one_batch_of_four(model: MLMFModel, make_batch: MakeBatch) -> None:
+    rows = [0, 3, 4, 7]  # answers and an abstention: targets of different length
+    objective = Objective(model, 0, 0.0)
+    whole = make_batch(rows)
+    together = gradients(model, lambda: objective(whole, 0.0, whole.n_labels).total)
+    parts = [make_batch([row]) for row in rows]
+    per_batch = sum(part.n_labels for part in parts) / 4
+    assert len({part.n_labels for part in parts}) > 1
+    apart = gradients(model, lambda: sum(objective(part, 0.0, per_batch).total / 4 for part in parts))
+    assert together.keys() == apart.keys() and any(grad.abs().max() > 1e-3 for grad in together.values())
+    for name, grad in together.items():
+        torch.testing.assert_close(apart[name], grad, rtol=1e-3, atol=1e-6, msg=name)
