@@ -31,7 +31,7 @@ from mlmf.memory.host import decoder_layers, host_attention
 from mlmf.memory.multilayer import MultiLayerMemory
 from mlmf.memory.state import MemoryState
 from mlmf.recall import Recall, as_bank, as_lines, choose
-from mlmf.types import Answer, Query, Session, format_date
+from mlmf.types import Answer, Query, Session, answer_prompt
 
 IGNORED = -100
 """Label of a token that is not trained on, as everywhere in Hugging Face."""
@@ -368,13 +368,6 @@ class MLMFModel(nn.Module):
             return args, {**kwargs, "hidden_states": fused}
 
         return hook
-
-
-def answer_prompt(query: Query, lines: Sequence[str] = ()) -> str:
-    """What the model is asked: recalled lines if there are any, then the question, with its date where it has one."""
-    shown = "".join(f"{line}\n" for line in lines)
-    asked = f" ({format_date(query.date)})" if query.date else ""
-    return f"{shown}Question{asked}: {query.text}\nAnswer:"
 
 
 def _spread(depth: int, count: int = 5) -> list[int]:

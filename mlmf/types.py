@@ -6,6 +6,7 @@ Files are read into :class:`Conversation` records by ``mlmf.data``; memory syste
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
@@ -127,3 +128,10 @@ MONTHS = (
 def format_line(turn: Turn, date: datetime | None) -> str:
     """``[8 May 2023] Caroline: ...``: a remembered turn as text."""
     return f"[{format_date(date)}] {turn.speaker}: {turn.content}"
+
+
+def answer_prompt(query: Query, lines: Sequence[str] = ()) -> str:
+    """What the model is asked: recalled lines if there are any, then the question, with its date where it has one."""
+    shown = "".join(f"{line}\n" for line in lines)
+    asked = f" ({format_date(query.date)})" if query.date else ""
+    return f"{shown}Question{asked}: {query.text}\nAnswer:"

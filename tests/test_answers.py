@@ -7,9 +7,9 @@ import torch
 
 from mlmf.config.model import LoraSettings, MLMFConfig
 from mlmf.memory.state import MemoryState
-from mlmf.model import MLMFModel, answer_prompt
+from mlmf.model import MLMFModel
 from mlmf.tiny import tiny_model, tiny_tokenizer
-from mlmf.types import Query, Session, Turn
+from mlmf.types import Query, Session, Turn, answer_prompt
 
 FACTS = (
     "I adopted a cat called Miso",

@@ -32,14 +32,16 @@ class Line:
 class PromptSystem(MemorySystem):
     """Keeps the conversation as dated lines and shows some of them to the answer model."""
 
-    def __init__(self, language_model: LanguageModel, *, max_new_tokens: int) -> None:
+    def __init__(self, language_model: LanguageModel, *, max_new_tokens: int, instruct: bool = True) -> None:
         """Start with no conversation.
 
         Args:
             language_model: answers the prompts.
             max_new_tokens: the longest answer, in tokens.
+            instruct: tell the model what to do; see :mod:`mlmf.systems.prompts`.
         """
         self.language_model = language_model
+        self.instruct = instruct
         self.max_new_tokens = max_new_tokens
         self._lines: list[Line] = []
 
@@ -64,15 +66,15 @@ class PromptSystem(MemorySystem):
     def answer(self, queries: Sequence[Query]) -> list[Answer]:
         """Answer each query from the recalled lines; they are the same for all, so the model reads them once."""
         started = time.perf_counter()
-        suffixes = [question_prompt(query) for query in queries]
+        suffixes = [question_prompt(query, instruct=self.instruct) for query in queries]
         longest = max((self.language_model.count_tokens(suffix) for suffix in suffixes), default=0)
         reserve = (
             max(_QUESTION_TOKENS, longest)
             + self.max_new_tokens
-            + self.language_model.count_tokens(context_prompt([""]))
+            + self.language_model.count_tokens(context_prompt([""], instruct=self.instruct))
         )
         lines = self.recall(max(0, self.language_model.context_window - reserve))
-        prefix = context_prompt([line.text for line in lines])
+        prefix = context_prompt([line.text for line in lines], instruct=self.instruct)
         completions = self.language_model.complete_with_prefix(prefix, suffixes, self.max_new_tokens)
         seconds = (time.perf_counter() - started) / max(1, len(queries))
         newest_first = lines[::-1]
@@ -108,9 +110,11 @@ class RecentWindow(PromptSystem):
 
     name = "recent_window"
 
-    def __init__(self, language_model: LanguageModel, *, max_new_tokens: int, budget: int) -> None:
+    def __init__(
+        self, language_model: LanguageModel, *, max_new_tokens: int, budget: int, instruct: bool = True
+    ) -> None:
         """As the other text systems, and ``budget``: the most tokens of dated lines that are shown."""
-        super().__init__(language_model, max_new_tokens=max_new_tokens)
+        super().__init__(language_model, max_new_tokens=max_new_tokens, instruct=instruct)
         self.budget = budget
 
     def recall(self, room: int) -> list[Line]:

@@ -51,15 +51,24 @@ def build_system(name: str, config: EvalConfig, answer_model: LanguageModelLoade
 
 
 def _no_memory(config: EvalConfig, answer_model: LanguageModelLoader) -> MemorySystem:
-    return NoMemory(answer_model(), max_new_tokens=config.max_new_tokens)
+    return NoMemory(answer_model(), max_new_tokens=config.max_new_tokens, instruct=_instruct(config))
 
 
 def _recent_window(config: EvalConfig, answer_model: LanguageModelLoader) -> MemorySystem:
-    return RecentWindow(answer_model(), max_new_tokens=config.max_new_tokens, budget=config.window_tokens)
+    return RecentWindow(
+        answer_model(),
+        max_new_tokens=config.max_new_tokens,
+        budget=config.window_tokens,
+        instruct=_instruct(config),
+    )
 
 
 def _full_context(config: EvalConfig, answer_model: LanguageModelLoader) -> MemorySystem:
-    return FullContext(answer_model(), max_new_tokens=config.max_new_tokens)
+    return FullContext(answer_model(), max_new_tokens=config.max_new_tokens, instruct=_instruct(config))
+
+
+def _instruct(config: EvalConfig) -> bool:
+    return config.answer_model == "base"
 
 
 def _mlmf(config: EvalConfig, answer_model: LanguageModelLoader) -> MemorySystem:

@@ -14,9 +14,8 @@ from transformers import PreTrainedTokenizerBase
 from mlmf.abstention import ABSTENTION
 from mlmf.config.training import Objective
 from mlmf.errors import UserError
-from mlmf.model import answer_prompt
 from mlmf.paths import atomic_folder
-from mlmf.types import Conversation, Question, Session
+from mlmf.types import Conversation, Question, Session, answer_prompt
 
 VERSION = 1
 """Part of the cache key: raise it when the meaning of an example changes."""

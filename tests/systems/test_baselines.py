@@ -11,7 +11,7 @@ import pytest
 from mlmf.llm.base import Completion, LanguageModel
 from mlmf.systems.baselines import FullContext, Line, NoMemory, RecentWindow, latest_lines
 from mlmf.systems.prompts import context_prompt, question_prompt
-from mlmf.types import Query, Session, Turn
+from mlmf.types import Query, Session, Turn, answer_prompt, format_line
 
 
 class WordModel(LanguageModel):
@@ -130,3 +130,13 @@ def test_the_prompt_names_the_date_only_where_there_is_one() -> None:
     assert "Date" not in question_prompt(Query("What?"))
     assert question_prompt(Query("What?")).endswith("Question: What?\nAnswer:")
     assert context_prompt([]) == ""
+
+
+def test_a_checkpoints_model_is_asked_as_it_was_trained() -> None:
+    model = WordModel()
+    system = RecentWindow(model, max_new_tokens=8, budget=500, instruct=False)
+    told = session(0)
+    system.observe(told)
+    system.answer([Query("What?")])
+    lines = [format_line(turn, told.date) for turn in told.turns]
+    assert model.prompts == [answer_prompt(Query("What?"), lines)]

@@ -9,11 +9,10 @@ import pytest
 
 from mlmf.abstention import ABSTENTION
 from mlmf.errors import UserError
-from mlmf.model import answer_prompt
 from mlmf.tiny import tiny_tokenizer
 from mlmf.training import examples as module
 from mlmf.training.examples import Example, build_examples, tokenise
-from mlmf.types import Conversation, Question
+from mlmf.types import Conversation, Question, answer_prompt
 
 TOKENIZER = tiny_tokenizer()
 
