@@ -183,8 +183,8 @@ def test_a_checkpoint_answers_as_memory_and_as_the_same_model_without_it(
     )
     memory, without, everything = outcome.results
     assert [entry["n"]["failed"] for entry in outcome.results] == [0, 0, 0]
-    # the memory puts nothing but the question into the prompt
-    assert memory["usage"]["tokens_read"] < without["usage"]["tokens_read"] < everything["usage"]["tokens_read"]
+    # with memory or without, nothing but the question is in the prompt
+    assert memory["usage"]["tokens_read"] == without["usage"]["tokens_read"] < everything["usage"]["tokens_read"]
     assert sum(memory["usage"]["gates"].values()) == pytest.approx(1, abs=1e-3)
     assert memory["scores"]["evidence_recall"]["k"] > 0
     assert memory["settings"]["checkpoint_sha256"] == without["settings"]["checkpoint_sha256"] is not None
