@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from datetime import date
 from pathlib import Path
 from typing import Any, cast
 
@@ -168,6 +169,28 @@ class MLMFModel(nn.Module):
         if len(sessions) != state.batch_size:
             raise UserError(f"{len(sessions)} sessions for a state of {state.batch_size} conversations: give one each")
         return self.memory.write(sessions, features, state)
+
+    def forget(
+        self,
+        state: MemoryState,
+        row: int = 0,
+        *,
+        session: int | None = None,
+        entity: str | None = None,
+        since: date | None = None,
+    ) -> MemoryState:
+        """Take out of one conversation all that came from a session, an entity, or some day on; ``state`` is unchanged.
+
+        See :meth:`mlmf.memory.multilayer.MultiLayerMemory.forget` for what goes along and what is proved of the rest.
+        """
+        self._check(state)
+        return self.memory.forget(state, row, session=session, entity=entity, since=since)
+
+    def describe(self, state: MemoryState, row: int = 0) -> str:
+        """What one conversation's memory holds, and how far this model opens to it; see :meth:`MemoryState.describe`."""
+        self._check(state)
+        openings = ", ".join(f"{gate:+.2f}" for gate in self.memory.openings())
+        return f"{state.describe(row, self.config.c_s)}\nfusion gates at layers {self.fusion_layers}: {openings}"
 
     # ------------------------------------------------------------------ reading
 

@@ -272,6 +272,26 @@ def test_remembering_holds_on_to_no_earlier_session(opened: MLMFModel) -> None:
 
 
 @torch.no_grad()
+def test_a_forgotten_session_is_recalled_no_more(opened: MLMFModel, state: MemoryState) -> None:
+    one = state.select([0])
+    left = opened.forget(one, session=1)
+    assert "D1:0" in opened.answer("Where does the sister live?", one).recalled
+    answer = opened.answer("Where does the sister live?", left)
+    assert answer.recalled and not any(turn.startswith("D1:") for turn in answer.recalled)
+    assert one.sessions == (4,) and left.sessions == (3,)
+    with pytest.raises(UserError, match="belongs to"):
+        build("llama", key_layer=1).forget(left, session=0)
+
+
+def test_description_says_what_is_held_and_how_far_the_gates_are_open(opened: MLMFModel, state: MemoryState) -> None:
+    text = opened.describe(state, 1)
+    assert text.startswith("2 sessions remembered") and "/ 1024 nodes: 3 turns" in text
+    assert text.splitlines()[-1] == f"fusion gates at layers {opened.fusion_layers}: " + ", ".join(
+        ["+0.46"] * len(opened.fusion_layers)
+    )
+
+
+@torch.no_grad()
 def test_a_saved_state_answers_as_before(opened: MLMFModel, state: MemoryState, tmp_path: Path) -> None:
     state.save(tmp_path / "memory.safetensors")
     loaded = MemoryState.load(tmp_path / "memory.safetensors")

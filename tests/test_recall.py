@@ -21,7 +21,7 @@ def conversation(row: list[tuple[int, int, int]]) -> MemoryState:
         values=torch.randn(1, 2, m, 4), keys=torch.randn(1, m, 4), tokens=torch.zeros(1, m).long(), owner=owner[None],
         embedding=torch.randn(1, n, 4), pooled=torch.randn(1, n, 4), salience=torch.zeros(1, n),
         nodes=(tuple(Node(s, t, "" if t < 0 else f"D{s}:{t}", f"[{s}] line {t}") for s, t, _ in row),),
-        sessions=(len({s for s, _, _ in row}),),
+        sessions=(len({s for s, _, _ in row}),), latest=(max((s for s, _, _ in row), default=-1),),
     )  # fmt: skip
 
 

@@ -7,6 +7,8 @@ from typing import Literal
 
 from mlmf.errors import UserError
 
+AlphaMode = Literal["routed", "scalar", "per_slot"]
+
 
 @dataclass
 class LoraSettings:
@@ -41,17 +43,20 @@ class MLMFConfig:
     c_e: int = 16
     """Capacity of episodic memory, in slots."""
     c_s: int = 1024
-    """Capacity of semantic memory, in event nodes (turns)."""
+    """Capacity of semantic memory, in event nodes: turns and, for each session with a turn kept, its date line."""
     node_tokens: int = 64
     """Token states kept per event node; longer turns keep their first ones."""
     alpha: float = 0.9
-    """Episodic decay (eq. 5): the share of the old slot that survives a write."""
-    alpha_mode: Literal["routed", "scalar"] = "routed"
-    """scalar: the paper's form, every slot decays at every session; routed: only the slots a session writes to decay."""
+    """Episodic decay (eq. 5): the share of the old slot that survives a write; per_slot learns its own and ignores it."""
+    alpha_mode: AlphaMode = "routed"
+    """scalar: the paper's form, every slot decays at every session; per_slot: so too, each slot at a rate of its own,
+    learned from time scales between 1 and 128 sessions; routed: only the slots a session writes to decay."""
     beta: float = 20.0
     """Sharpness of the layer gate (eq. 7) at the start; learned."""
     epsilon: float = 1.0
     """Bound on the entropy of the layer gate, in nats (alg. 25); ln 3 = 1.0986 never binds."""
+    entities: Literal["rules", "spacy"] = "rules"
+    """What finds the names and things a turn mentions: the built-in rules for English, or spaCy (extra ``spacy``)."""
     tau_s: float = 0.97
     """Two event nodes whose embeddings have a cosine above this are near-duplicates: the older is superseded."""
     recall_nodes: int = 8
@@ -66,6 +71,10 @@ class MLMFConfig:
     """Ablation: keep the semantic layer."""
     gating: bool = True
     """Ablation: learned layer gate; false weights every non-empty layer equally."""
+    retention: bool = True
+    """Ablation: the retention loss (eq. 9); false trains without it, whatever its weight."""
+    entropy: bool = True
+    """Ablation: the entropy bound (alg. 25-26); false neither sharpens the gate nor penalises it."""
     lora: LoraSettings = field(default_factory=LoraSettings)
     """Adapters on the wrapped model."""
     seed: int = 0
@@ -73,10 +82,12 @@ class MLMFConfig:
 
     def __post_init__(self) -> None:
         """Refuse values no model can be built from."""
-        at_least_one = ("key_dim", "k", "c_w", "c_e", "c_s", "node_tokens", "recall_nodes")
+        at_least_one = ("key_dim", "k", "c_w", "c_e", "node_tokens", "recall_nodes")
         for name in at_least_one:
             if getattr(self, name) < 1:
                 raise UserError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.c_s < 2:
+            raise UserError(f"c_s must be at least 2, a turn and the date line of its session, got {self.c_s}")
         if not 0.0 <= self.alpha < 1.0:
             raise UserError(f"alpha must be in [0, 1), got {self.alpha}")
         if self.recall_tokens < 0:

@@ -6,6 +6,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from mlmf.config.model import AlphaMode
+
+SHORTEST, LONGEST = 1.0, 128.0
+"""Time scales of the first and the last slot in sessions, where each slot has its own."""
+
 
 class EpisodicMemory(nn.Module):
     """``C_e`` learned queries pool a session into slots, which are blended with what the slots held.
@@ -14,23 +19,33 @@ class EpisodicMemory(nn.Module):
     so that a slot stays readable by the fusion layers without a projection of its own.
     """
 
-    def __init__(self, slots: int, key_dim: int, alpha: float, routed: bool) -> None:
+    def __init__(self, slots: int, key_dim: int, alpha: float, mode: AlphaMode) -> None:
         """Build the pool.
 
         Args:
             slots: capacity ``C_e``.
             key_dim: width of the keys.
-            alpha: share of a slot that survives a write.
-            routed: False is the paper's form: every session blends into every slot, so that the first of ``T`` sessions
-                keeps ``(1 - alpha) * alpha ** (T - 1)``. True blends only the slots a session is routed to.
+            alpha: share of a slot that survives a write; where each slot learns its own, it is not used.
+            mode: ``scalar`` is the paper's form: every session blends into every slot, so that the first of ``T``
+                sessions keeps ``(1 - alpha) * alpha ** (T - 1)``. ``per_slot`` is the same with an alpha of each slot,
+                ``exp(-1 / tau)`` with ``tau`` spaced evenly in its logarithm from 1 to 128 sessions at the start, and
+                learned. ``routed`` blends only the slots a session is routed to.
         """
         super().__init__()
         self.queries = nn.Parameter(torch.randn(slots, key_dim) / key_dim**0.5)
         self.log_temperature = nn.Parameter(torch.zeros(()))
-        self.alpha = alpha
-        self.routed = routed
+        self.alpha, self.mode = alpha, mode
+        if mode == "per_slot":
+            tau = torch.logspace(0, 1, slots, base=LONGEST / SHORTEST) * SHORTEST
+            self.alpha_logits = nn.Parameter(torch.logit(torch.exp(-1 / tau)))
         # an eighth of the slots a session: eight sessions fill an empty memory before any of them is blended
         self.writes = max(1, slots // 8)
+
+    def alphas(self) -> Tensor:
+        """The share of each slot that survives a write, ``(C_e,)``."""
+        if self.mode == "per_slot":
+            return self.alpha_logits.float().sigmoid()
+        return torch.full((self.queries.shape[0],), self.alpha, device=self.queries.device)
 
     def pool(self, states: Tensor, keys: Tensor) -> Tensor:
         """``psi``: ``(L, S, D)`` states and ``(S, K)`` keys to one vector per slot, ``(L, C_e, D)``."""
@@ -51,12 +66,16 @@ class EpisodicMemory(nn.Module):
             The new slots and their mask.
         """
         new = self.pool(states, keys)
-        if not self.routed:
-            return self.alpha * old + (1 - self.alpha) * new, torch.ones_like(mask)
-        written = self.route(old, mask, new)
-        # a slot written for the first time has nothing to keep
-        alpha = torch.where(mask, self.alpha, 0.0).to(old.dtype)[None, :, None]
-        return torch.where(written[None, :, None], alpha * old + (1 - alpha) * new, old), mask | written
+        alpha = self.alphas()
+        written = torch.ones_like(mask)
+        if self.mode == "routed":
+            written = self.route(old, mask, new)
+            # a slot written for the first time has nothing to keep
+            alpha = torch.where(mask, alpha, 0.0)
+        # in float32: a slow slot takes in less of a session than the spacing of bfloat16 numbers
+        share = alpha.float()[None, :, None]
+        blend = (share * old.float() + (1 - share) * new.float()).to(old.dtype)
+        return torch.where(written[None, :, None], blend, old), mask | written
 
     def route(self, old: Tensor, mask: Tensor, new: Tensor) -> Tensor:
         """Which slots a session writes to, ``(C_e,)`` bool: empty ones first, then those that resemble it most."""

@@ -8,8 +8,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
+from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
+from transformers.pytorch_utils import Conv1D
 
 from mlmf.errors import UserError
+
+_SEPARATE = ("q_proj", "k_proj", "v_proj")
+_FUSED = ("qkv_proj", "c_attn", "query_key_value")
+_OUTPUTS = ("o_proj", "out_proj", "dense", "c_proj")
+_NORMS = ("input_layernorm", "ln_1", "self_attn_layer_norm")
 
 
 @dataclass(frozen=True)
@@ -32,22 +39,30 @@ def decoder_layers(lm: PreTrainedModel) -> nn.ModuleList:
     """The list of decoder layers of a causal LM.
 
     Raises:
-        UserError: no list of ``num_hidden_layers`` modules, as in encoder-decoder or exotic models.
+        UserError: the model has no single list of decoder layers, reads its text in both directions, or has no language
+            modelling head to generate with.
     """
     depth = getattr(lm.config, "num_hidden_layers", None)
     found = [m for m in lm.modules() if isinstance(m, nn.ModuleList) and len(m) == depth]
+    reason = None
     if lm.config.is_encoder_decoder or not found:
-        raise UserError(
-            f"{type(lm).__name__} cannot be wrapped: it has no single list of {depth} decoder layers. "
-            "Use a decoder-only causal LM."
-        )
+        reason = f"it has no single list of {depth} decoder layers"
+    elif lm.config.model_type in MODEL_FOR_MASKED_LM_MAPPING_NAMES and not getattr(lm.config, "is_decoder", False):
+        reason = "it reads its text in both directions"
+    elif not lm.can_generate():
+        reason = "it has no language modelling head to generate with"
+    elif not getattr(lm.config, "num_attention_heads", None):
+        reason = "it has no attention heads"
+    if reason is not None:
+        raise UserError(f"{type(lm).__name__} cannot be wrapped: {reason}. Use a decoder-only causal LM.")
     return found[0]
 
 
 def host_attention(layer: nn.Module, lm: PreTrainedModel) -> HostAttention:
     """Copy a decoder layer's attention; projections that are not recognised are made anew at random.
 
-    Recognised are separate ``q/k/v/o_proj`` (Llama, Qwen, Mistral, Gemma and relatives) and GPT-2's fused ``c_attn``.
+    Recognised are separate ``q/k/v_proj`` (Llama, Qwen, Mistral, Gemma, OPT and relatives), their stack ``qkv_proj``
+    (Phi-3), GPT-2's ``c_attn``, and ``query_key_value`` with q, k and v of each head side by side (GPT-NeoX, BLOOM).
     """
     config = lm.config
     heads = config.num_attention_heads
@@ -55,32 +70,60 @@ def host_attention(layer: nn.Module, lm: PreTrainedModel) -> HostAttention:
     head_dim = getattr(config, "head_dim", None) or width // heads
     kv_heads = getattr(config, "num_key_value_heads", None) or heads
     parts = dict(layer.named_modules())
-    attention = next((m for m in parts.values() if hasattr(m, "q_proj") and hasattr(m, "o_proj")), None)
-    fused = next((m for m in parts.values() if hasattr(m, "c_attn") and hasattr(m, "c_proj")), None)
     norms: tuple[nn.Module, nn.Module] = (nn.Identity(), nn.Identity())
-    if attention is not None:
-        linears = [_linear(getattr(attention, name)) for name in ("q_proj", "k_proj", "v_proj", "o_proj")]
-        if hasattr(attention, "q_norm") and hasattr(attention, "k_norm"):
-            norms = (copy.deepcopy(attention.q_norm), copy.deepcopy(attention.k_norm))
-    elif fused is not None and fused.c_attn.weight.shape == (width, 3 * width):
-        kv_heads = heads
-        weights, biases = fused.c_attn.weight.T.chunk(3), fused.c_attn.bias.chunk(3)
-        linears = [_from_tensors(w, b) for w, b in zip(weights, biases, strict=True)]
-        linears.append(_from_tensors(fused.c_proj.weight.T, fused.c_proj.bias))
-    else:
+    recognised = _projections(parts, (heads, kv_heads, head_dim))
+    if recognised is None:
         shapes = [(width, heads), (width, kv_heads), (width, kv_heads)]
         linears = [nn.Linear(w, n * head_dim, bias=False) for w, n in shapes]
         linears.append(nn.Linear(heads * head_dim, width, bias=False))
         for linear in linears:
             nn.init.normal_(linear.weight, std=getattr(config, "initializer_range", 0.02))
-    norm = next((parts[name] for name in ("input_layernorm", "ln_1") if name in parts), None)
+    else:
+        attention, linears = recognised
+        kv_heads = linears[1].out_features // head_dim
+        pair = (getattr(attention, "q_norm", None), getattr(attention, "k_norm", None))
+        # a norm over all heads at once, or with weights for each, has no place here: queries are normed head by head
+        if all(isinstance(n, nn.Module) and [p.numel() for p in n.parameters()] == [head_dim] for n in pair):
+            norms = (copy.deepcopy(pair[0]), copy.deepcopy(pair[1]))  # type: ignore[assignment]
+    norm = next((parts[name] for name in _NORMS if name in parts), None)
     norm = nn.LayerNorm(width) if norm is None else copy.deepcopy(norm)
     q, k, v, o = linears
     return HostAttention(norm, q, k, v, o, heads, kv_heads, head_dim, *norms)
 
 
+def _projections(parts: dict[str, nn.Module], shape: tuple[int, int, int]) -> tuple[nn.Module, list[nn.Linear]] | None:
+    """The attention module among a layer's parts and copies of its q, k, v and o; ``None`` if it is not recognised."""
+    heads, kv_heads, head_dim = shape
+    sizes = [heads * head_dim, kv_heads * head_dim, kv_heads * head_dim]
+    for attention in parts.values():
+        output = next((getattr(attention, name) for name in _OUTPUTS if hasattr(attention, name)), None)
+        if output is None:
+            continue
+        if all(hasattr(attention, name) for name in _SEPARATE):
+            return attention, [_linear(module) for module in (*(getattr(attention, n) for n in _SEPARATE), output)]
+        name = next((name for name in _FUSED if hasattr(attention, name)), None)
+        if name is None:
+            continue
+        fused = _linear(getattr(attention, name))
+        if fused.out_features != sum(sizes):
+            return None
+        rows = torch.arange(sum(sizes))
+        if name == "query_key_value":
+            if kv_heads != heads:
+                return None
+            rows = rows.view(heads, 3, head_dim).transpose(0, 1).flatten()
+        return attention, [*(_rows(fused, index) for index in rows.split(sizes)), _linear(output)]
+    return None
+
+
 def _linear(module: nn.Module) -> nn.Linear:
-    return _from_tensors(module.weight, module.bias)  # type: ignore[arg-type]
+    """A copy; GPT-2's ``Conv1D`` keeps its weight the other way round."""
+    weight: Tensor = module.weight.T if isinstance(module, Conv1D) else module.weight  # type: ignore[assignment]
+    return _from_tensors(weight, module.bias)  # type: ignore[arg-type]
+
+
+def _rows(linear: nn.Linear, index: Tensor) -> nn.Linear:
+    return _from_tensors(linear.weight[index], None if linear.bias is None else linear.bias[index])
 
 
 def _from_tensors(weight: Tensor, bias: Tensor | None) -> nn.Linear:

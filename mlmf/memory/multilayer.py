@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import date
 from typing import cast
 
 import torch
 from torch import Tensor, nn
 
 from mlmf.config.model import MLMFConfig
+from mlmf.errors import UserError
+from mlmf.memory.entities import entity_extractor
 from mlmf.memory.episodic import EpisodicMemory
 from mlmf.memory.features import SessionFeatures
 from mlmf.memory.find import KeyProjection, NodeScorer
+from mlmf.memory.forget import forget_row, what_goes
 from mlmf.memory.fusion import Fusion, MemoryBank, ProjectedBank
 from mlmf.memory.host import HostAttention
 from mlmf.memory.semantic import SemanticMemory, SemanticRow, session_nodes
@@ -22,7 +27,10 @@ from mlmf.types import Session
 
 
 class MultiLayerMemory(nn.Module):
-    """Every trainable part of the memory, and the rule that writes a session into a state."""
+    """Every trainable part of the memory, and the rules that write a session into a state and take it out again.
+
+    A part that the config switches off is not there: it has no weights and its slots do not exist.
+    """
 
     def __init__(self, config: MLMFConfig, hosts: Sequence[HostAttention], width: int) -> None:
         """Build for a model of ``width`` whose fusion layers have the attention ``hosts``."""
@@ -31,11 +39,19 @@ class MultiLayerMemory(nn.Module):
         self.config, self.width, self.key_dim, self.n_layers = config, width, key_dim, len(hosts)
         self.key_projection = KeyProjection(width, key_dim, config.seed)
         self.scorer = NodeScorer()
-        self.episodic = EpisodicMemory(config.c_e, key_dim, config.alpha, config.alpha_mode == "routed")
-        self.semantic = SemanticMemory(width, key_dim, config.c_s, config.node_tokens, config.tau_s)
-        self.fusions = nn.ModuleList(Fusion(host, config.beta, config.epsilon, config.gating) for host in hosts)
         # how strongly the find score of a node weighs its tokens in the read; learned, from not at all
         self.find_weight = nn.Parameter(torch.zeros(()))
+        self.episodic, self.semantic = None, None
+        if config.episodic:
+            self.episodic = EpisodicMemory(config.c_e, key_dim, config.alpha, config.alpha_mode)
+        if config.semantic:
+            self.semantic = SemanticMemory(width, key_dim, config.c_s, config.node_tokens, config.tau_s)
+        else:  # nothing to find, nothing to learn about finding
+            self.scorer.requires_grad_(False)
+            self.find_weight.requires_grad_(False)
+        epsilon = config.epsilon if config.entropy else math.inf
+        self.fusions = nn.ModuleList(Fusion(host, config.beta, epsilon, config.gating) for host in hosts)
+        self.extract = entity_extractor(config.entities)
 
     def project(self, bank: MemoryBank) -> list[ProjectedBank]:
         """The bank as each fusion layer reads it."""
@@ -51,15 +67,16 @@ class MultiLayerMemory(nn.Module):
     def init_state(self, batch_size: int, fingerprint: str, device: torch.device, dtype: torch.dtype) -> MemoryState:
         """Empty memories: zero slots, all masked, which no layer reads."""
         c, n, d = self.config, self.n_layers, self.width
+        c_w, c_e = c.c_w * c.working, c.c_e * c.episodic
 
         def zeros(*shape: int) -> Tensor:
             return torch.zeros(batch_size, *shape, device=device, dtype=dtype)
 
         return MemoryState(
-            working=zeros(n, c.c_w, d),
-            working_mask=zeros(c.c_w).bool(),
-            episodic=zeros(n, c.c_e, d),
-            episodic_mask=zeros(c.c_e).bool(),
+            working=zeros(n, c_w, d),
+            working_mask=zeros(c_w).bool(),
+            episodic=zeros(n, c_e, d),
+            episodic_mask=zeros(c_e).bool(),
             values=zeros(n, 0, d),
             keys=zeros(0, self.key_dim),
             tokens=zeros(0).long(),
@@ -69,6 +86,7 @@ class MultiLayerMemory(nn.Module):
             salience=zeros(0),
             nodes=((),) * batch_size,
             sessions=(0,) * batch_size,
+            latest=(-1,) * batch_size,
             fingerprint=fingerprint,
         )
 
@@ -77,64 +95,69 @@ class MultiLayerMemory(nn.Module):
     ) -> MemoryState:
         """Write one session into each conversation of the batch; ``None`` leaves a conversation as it is."""
         rows = [
-            self._write_row(session, feature, state, i)
-            if session is not None and feature is not None
-            else _row(state, i)
-            for i, (session, feature) in enumerate(zip(sessions, features, strict=True))
+            self._write_row(session, feature, row) if session is not None and feature is not None else row
+            for session, feature, row in zip(sessions, features, state.split(), strict=True)
         ]
         return MemoryState.cat(rows)
 
-    def _write_row(self, session: Session, features: SessionFeatures, state: MemoryState, index: int) -> MemoryState:
+    def _write_row(self, session: Session, features: SessionFeatures, row: MemoryState) -> MemoryState:
         """One conversation: working, then episodic, then the semantic layer that reads the episodic one."""
-        config, row = self.config, _row(state, index)
+        config = self.config
         features = features.to(row.working.device, row.working.dtype)
         keys = self.key_projection(features.keys)
         if config.working:
-            bank, mask = write_working(features.states, config.k, config.c_w)
-            row = replace(row, working=bank[None], working_mask=mask[None])
-        if config.episodic:
-            bank, mask = self.episodic(row.episodic[0], row.episodic_mask[0], features.states, keys)
-            row = replace(row, episodic=bank[None], episodic_mask=mask[None])
-        if config.semantic:
-            row = self._write_semantic(row, session, features, keys)
+            slots, mask = write_working(features.states, config.k, config.c_w)
+            row = replace(row, working=slots[None], working_mask=mask[None], latest=(session.index,))
+        if self.episodic is not None:
+            slots, mask = self.episodic(row.episodic[0], row.episodic_mask[0], features.states, keys)
+            row = replace(row, episodic=slots[None], episodic_mask=mask[None])
+        if self.semantic is not None:
+            nodes = session_nodes(session, self.extract)
+            bank = SemanticRow.of(row)
+            bank = self.semantic.append(bank, features.states, keys, features.tokens, features.pieces, nodes)
+            row = self.semantic.settle(bank, row)
         return replace(row, sessions=(row.sessions[0] + 1,))
 
-    def _write_semantic(
-        self, row: MemoryState, session: Session, features: SessionFeatures, keys: Tensor
+    @torch.no_grad()
+    def forget(
+        self,
+        state: MemoryState,
+        row: int = 0,
+        *,
+        session: int | None = None,
+        entity: str | None = None,
+        since: date | None = None,
     ) -> MemoryState:
-        bank = SemanticRow(row.values[0], row.keys[0], row.tokens[0], row.owner[0], row.pooled[0], row.nodes[0])
-        bank = self.semantic.append(
-            bank, features.states, keys, features.tokens, features.pieces, session_nodes(session)
-        )
-        summary = (
-            row.episodic[0, 0][row.episodic_mask[0]].mean(0) if row.episodic_mask.any() else row.episodic[0, 0, 0]
-        )
-        salience = self.semantic.score_salience(bank.pooled, summary)
-        bank, salience = self.semantic.prune(bank, salience)
-        return replace(
-            row,
-            values=bank.values[None],
-            keys=bank.keys[None],
-            tokens=bank.tokens[None],
-            owner=bank.owner[None],
-            pooled=bank.pooled[None],
-            embedding=self.semantic.embed(bank)[None],
-            salience=salience[None],
-            nodes=(bank.nodes,),
-        )
+        """Take out of one conversation what came from a session, from an entity, or from some day on.
 
+        The event nodes go, with their text and token states, and links to them; a turn they superseded is found again,
+        unless a later turn repeats it too. Working memory is cleared where it holds such a session. The episodic layer
+        is emptied and written anew from the sessions that the semantic layer still holds, and salience and embeddings
+        are computed anew. What is left is therefore a function of the nodes that stay, and equal to a state that never
+        met what was forgotten, as long as no turn was pruned or cut to ``node_tokens``; blends of sessions that the
+        semantic layer has dropped go too, since nothing tells them apart.
 
-def _row(state: MemoryState, index: int) -> MemoryState:
-    """One conversation of a batch, without the padding it needed there."""
-    one = state.select([index])
-    m, n = int(one.semantic_mask.sum()), len(one.nodes[0])
-    return replace(
-        one,
-        values=one.values[:, :, :m],
-        keys=one.keys[:, :m],
-        tokens=one.tokens[:, :m],
-        owner=one.owner[:, :m],
-        embedding=one.embedding[:, :n],
-        pooled=one.pooled[:, :n],
-        salience=one.salience[:, :n],
-    )
+        What came from an entity is known of the turns that are still nodes. A state without semantic memory keeps no
+        provenance but the session of its working memory: its episodic slots are all cleared.
+
+        Args:
+            state: the memories.
+            row: the conversation.
+            session: see :func:`mlmf.memory.forget.what_goes`, as for ``entity`` and ``since``.
+            entity: who or what.
+            since: a day or moment.
+
+        Returns:
+            The new state; ``state`` is unchanged.
+
+        Raises:
+            UserError: not exactly one thing to forget, no such conversation, or an entity without semantic memory.
+        """
+        if not 0 <= row < state.batch_size:
+            raise UserError(f"no conversation {row} in a state of {state.batch_size}: count from 0")
+        if entity is not None and self.semantic is None:
+            raise UserError(f"cannot forget {entity!r}: without semantic memory nothing knows who said what")
+        rows = state.split()
+        gone = what_goes(rows[row].nodes[0], session=session, entity=entity, since=since)
+        rows[row] = forget_row(rows[row], gone, self.episodic, self.semantic)
+        return MemoryState.cat(rows)

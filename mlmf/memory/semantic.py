@@ -1,7 +1,8 @@
 """Semantic memory, equation (6): ``M_s = A(M_e)``, a bounded bank of event nodes over which messages are passed.
 
-Algorithms 12-15: turns become event nodes, near-duplicates are resolved (``tau_s``), the capacity ``C_s`` is kept by a
-learned salience that reads the episodic memory, and a few steps of message passing tell each node who and what is near.
+Algorithms 12-15: turns become event nodes, near-duplicates are resolved into chains of versions (``tau_s``), the capacity
+``C_s`` is kept by a learned salience that reads the episodic memory, and a few steps of message passing tell each node
+who and what is near.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from mlmf.memory.graph import edges, entities
-from mlmf.memory.state import Node
+from mlmf.memory.entities import EntityExtractor, extract_by_rules
+from mlmf.memory.graph import degrees, edges
+from mlmf.memory.nodes import Node
+from mlmf.memory.state import MemoryState
 from mlmf.types import Session, format_date, format_line
 
 
@@ -29,14 +32,40 @@ class SemanticRow:
     pooled: Tensor
     nodes: tuple[Node, ...]
 
+    @classmethod
+    def of(cls, state: MemoryState) -> SemanticRow:
+        """The bank of a state of one conversation without padding."""
+        return cls(state.values[0], state.keys[0], state.tokens[0], state.owner[0], state.pooled[0], state.nodes[0])
 
-def session_nodes(session: Session) -> tuple[Node, ...]:
+    def take(self, kept: Sequence[int]) -> SemanticRow:
+        """The nodes at some positions, given in ascending order, with what they own."""
+        device = self.owner.device
+        positions = torch.tensor(list(kept), dtype=torch.long, device=device)
+        place = torch.full((len(self.nodes),), -1, device=device)
+        place[positions] = torch.arange(len(positions), device=device)
+        slots = (place[self.owner] >= 0).nonzero().squeeze(-1)
+        return SemanticRow(
+            values=self.values[:, slots],
+            keys=self.keys[slots],
+            tokens=self.tokens[slots],
+            owner=place[self.owner[slots]],
+            pooled=self.pooled[positions],
+            nodes=tuple(self.nodes[i] for i in kept),
+        )
+
+
+def session_nodes(session: Session, extract: EntityExtractor = extract_by_rules) -> tuple[Node, ...]:
     """A node for the session and one for each of its turns, in the order of the session's pieces."""
-    header = Node(session.index, -1, "", f"[{format_date(session.date)}]")
+    date = None if session.date is None else session.date.isoformat()
+    speakers = tuple(dict.fromkeys(turn.speaker for turn in session.turns))
+    header = Node(session.index, -1, "", f"[{format_date(session.date)}]", date=date)
     turns = (
-        Node(session.index, i, turn.id, format_line(turn, session.date), entities(turn.content))
+        Node(
+            session.index, i, turn.id, format_line(turn, session.date), extract(turn.content, speakers),
+            speaker=turn.speaker, date=date,
+        )
         for i, turn in enumerate(session.turns)
-    )
+    )  # fmt: skip
     return (header, *turns)
 
 
@@ -57,7 +86,7 @@ class SemanticMemory(nn.Module):
         super().__init__()
         self.message = nn.Linear(key_dim, key_dim, bias=False)
         self.salience = nn.Linear(key_dim + width, 1, bias=False)
-        # a node starts as itself and a third of what is near; recency alone decides what is pruned
+        # a node starts as itself and a third of what is near; degree and recency alone decide what is pruned
         with torch.no_grad():
             nn.init.eye_(self.message.weight).mul_(0.3)
         nn.init.zeros_(self.salience.weight)
@@ -92,17 +121,59 @@ class SemanticMemory(nn.Module):
         )
 
     def resolve(self, row: SemanticRow, pooled: Tensor, nodes: Sequence[Node]) -> tuple[Node, ...]:
-        """``Resolve(tau_s)``: an old turn that a new one repeats is superseded; it stays as history, no longer found."""
+        """``Resolve(tau_s)``: an old turn that a new one repeats is superseded by the new turn most like it.
+
+        It stays as history, linked to what replaced it and no longer found. What is superseded already keeps its link,
+        so that repeated updates form a chain. Date lines neither supersede nor are superseded.
+
+        Args:
+            row: the nodes so far.
+            pooled: pooled keys of the new nodes, ``(n, K)``, unit length.
+            nodes: the new nodes.
+        """
         if not row.nodes:
             return tuple(nodes)
         is_turn = torch.tensor([not node.is_session for node in nodes], device=pooled.device)
-        alike = ((row.pooled @ pooled.T).float() > self.tau_s) & is_turn
-        repeated = alike.any(-1).tolist()
+        alike = (row.pooled @ pooled.T).detach().float().masked_fill(~is_turn, -1.0)
+        cosine, newer = alike.max(-1)
         old = (
-            replace(node, superseded=True) if again and not node.is_session else node
-            for node, again in zip(row.nodes, repeated, strict=True)
+            replace(node, superseded_by=nodes[j].key)
+            if c > self.tau_s and not (node.is_session or node.superseded)
+            else node
+            for node, c, j in zip(row.nodes, cosine.tolist(), newer.tolist(), strict=True)
         )
         return (*old, *nodes)
+
+    def relink(self, row: SemanticRow, lost: Sequence[int]) -> SemanticRow:
+        """Resolve some nodes again, whose newer version was forgotten: against the sessions that came after them."""
+        nodes = list(row.nodes)
+        for i in lost:
+            nodes[i] = replace(nodes[i], superseded_by=None)
+        # chronological: the first session with a turn above tau_s replaces, as it did when it was written
+        later = sorted({node.session for node in nodes})
+        for i in lost:
+            for session in (s for s in later if s > nodes[i].session):
+                members = [j for j, node in enumerate(nodes) if node.session == session]
+                alone = replace(row, pooled=row.pooled[i : i + 1], nodes=(nodes[i],))
+                nodes[i] = self.resolve(alone, row.pooled[members], [nodes[j] for j in members])[0]
+        return replace(row, nodes=tuple(nodes))
+
+    def settle(self, row: SemanticRow, state: MemoryState) -> MemoryState:
+        """A bank put into a state of one conversation: salience by its episodic memory, ``Pi_Cs``, embeddings."""
+        written = state.episodic[0, 0][state.episodic_mask[0]]
+        summary = written.mean(0) if len(written) else written.new_zeros(written.shape[-1])
+        row, salience = self.prune(row, self.score_salience(row.pooled, summary))
+        return replace(
+            state,
+            values=row.values[None],
+            keys=row.keys[None],
+            tokens=row.tokens[None],
+            owner=row.owner[None],
+            pooled=row.pooled[None],
+            embedding=self.embed(row)[None],
+            salience=salience[None],
+            nodes=(row.nodes,),
+        )
 
     def score_salience(self, pooled: Tensor, episodic: Tensor) -> Tensor:
         """Learned salience of nodes ``(N, K)`` given the episodic summary ``(D,)``, ``(N,)``."""
@@ -110,24 +181,24 @@ class SemanticMemory(nn.Module):
         return self.salience(torch.cat([pooled, summary], -1)).squeeze(-1)
 
     def prune(self, row: SemanticRow, salience: Tensor) -> tuple[SemanticRow, Tensor]:
-        """``Pi_Cs``: keep the ``C_s`` most salient nodes, the newer of two equals; order and provenance stay."""
+        """``Pi_Cs``: keep the turns first by salience, then by degree in the graph, then the newer; order stays.
+
+        Salience is learned from zero, so that degree and recency decide at the start. The date line of a session is
+        kept exactly as long as one of its turns is, and counts towards ``C_s``: a turn is passed over where it would
+        not fit together with its date line. Links to turns that are gone stay as provenance.
+        """
         if len(row.nodes) <= self.c_s:
             return row, salience
-        weight = salience.detach().tolist()
-        order = sorted(range(len(row.nodes)), key=lambda i: (-weight[i], -i))
-        kept = torch.tensor(sorted(order[: self.c_s]), device=row.owner.device)
-        place = torch.full((len(row.nodes),), -1, device=row.owner.device)
-        place[kept] = torch.arange(len(kept), device=row.owner.device)
-        slots = (place[row.owner] >= 0).nonzero().squeeze(-1)
-        pruned = SemanticRow(
-            values=row.values[:, slots],
-            keys=row.keys[slots],
-            tokens=row.tokens[slots],
-            owner=place[row.owner[slots]],
-            pooled=row.pooled[kept],
-            nodes=tuple(row.nodes[i] for i in kept.tolist()),
-        )
-        return pruned, salience[kept]
+        weight, degree = salience.detach().tolist(), degrees(row.nodes)
+        header = {node.session: i for i, node in enumerate(row.nodes) if node.is_session}
+        turns = [i for i, node in enumerate(row.nodes) if not node.is_session]
+        kept: set[int] = set()
+        for i in sorted(turns, key=lambda i: (-weight[i], -degree[i], -i)):
+            wanted = {i, header.get(row.nodes[i].session, i)}
+            if len(kept | wanted) <= self.c_s:
+                kept |= wanted
+        positions = sorted(kept)
+        return row.take(positions), salience[positions]
 
     def embed(self, row: SemanticRow) -> Tensor:
         """``E``: rounds of mean-neighbour messages over the graph, ``(N, K)``, unit length."""

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+import networkx as nx
 import torch
 import torch.nn.functional as F
 from safetensors import safe_open
@@ -15,27 +16,13 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from mlmf.errors import UserError
+from mlmf.memory.describe import describe
+from mlmf.memory.graph import to_networkx
+from mlmf.memory.nodes import Node
 
-STATE_FORMAT = "mlmf-state-1"
+__all__ = ["STATE_FORMAT", "MemoryState", "Node", "pad_to"]
 
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    """Where an event node came from. ``turn`` is -1 for a session node, which holds the session's date line."""
-
-    session: int
-    turn: int
-    turn_id: str
-    line: str
-    """The turn as a dated line: what recall shows, and what text mode puts into the prompt."""
-    entities: tuple[str, ...] = ()
-    superseded: bool = False
-    """A newer near-duplicate exists: kept as history, no longer found."""
-
-    @property
-    def is_session(self) -> bool:
-        """True for the node that stands for a whole session."""
-        return self.turn < 0
+STATE_FORMAT = "mlmf-state-2"
 
 
 @dataclass(frozen=True)
@@ -72,7 +59,9 @@ class MemoryState:
     nodes: tuple[tuple[Node, ...], ...]
     """Provenance, per conversation, in chronological order."""
     sessions: tuple[int, ...]
-    """Sessions remembered so far, per conversation."""
+    """Sessions remembered so far and not forgotten, per conversation."""
+    latest: tuple[int, ...]
+    """Index of the session that working memory holds, per conversation; -1 where it is empty."""
     fingerprint: str = ""
     """Which base model and layers the states come from."""
 
@@ -115,9 +104,20 @@ class MemoryState:
         """The memories of some conversations, in the given order; a row may be repeated."""
         index = torch.as_tensor(list(rows), dtype=torch.long, device=self.working.device)
         chosen = self._map(lambda t: t.index_select(0, index))
-        return replace(
-            chosen, nodes=tuple(self.nodes[i] for i in rows), sessions=tuple(self.sessions[i] for i in rows)
-        )
+        kept: dict[str, Any] = {name: tuple(getattr(self, name)[i] for i in rows) for name in _PROVENANCE}
+        return replace(chosen, **kept)
+
+    def split(self) -> list[MemoryState]:
+        """Each conversation as a state of its own, without the padding it needed in the batch; :meth:`cat` joins them."""
+        return [self._row(i) for i in range(self.batch_size)]
+
+    def _row(self, i: int) -> MemoryState:
+        one = self.select([i])
+        m, n = int(one.semantic_mask.sum()), len(one.nodes[0])
+        cut: dict[str, Any] = {"values": one.values[:, :, :m]}
+        cut |= {name: getattr(one, name)[:, :m] for name in ("keys", "tokens", "owner")}
+        cut |= {name: getattr(one, name)[:, :n] for name in ("embedding", "pooled", "salience")}
+        return replace(one, **cut)
 
     @staticmethod
     def cat(states: Sequence[MemoryState]) -> MemoryState:
@@ -138,12 +138,31 @@ class MemoryState:
             if name in sizes:
                 parts = [pad_to(part, *sizes[name], value=-1 if name == "owner" else 0) for part in parts]
             joined[name] = torch.cat(parts)
-        return replace(
-            first,
-            **joined,
-            nodes=tuple(row for s in states for row in s.nodes),
-            sessions=tuple(count for s in states for count in s.sessions),
-        )
+        joined |= {name: tuple(row for s in states for row in getattr(s, name)) for name in _PROVENANCE}
+        return replace(first, **joined)
+
+    def describe(self, i: int = 0, c_s: int | None = None) -> str:
+        """A few lines for people: what the layers of conversation ``i`` hold, its strongest turns, its versions.
+
+        ``c_s``, the capacity of the semantic layer, is shown where it is given: a state does not know it.
+        """
+        return describe(self._row(self._checked(i)), c_s)
+
+    def graph(self, i: int = 0) -> nx.MultiGraph:
+        """The entity-event graph of conversation ``i``; see :func:`mlmf.memory.graph.to_networkx` for its attributes."""
+        n = len(self.nodes[self._checked(i)])
+        embedding = self.embedding[i, :n].detach().float().cpu().numpy()
+        return to_networkx(self.nodes[i], self.salience[i, :n].detach().tolist(), embedding)
+
+    def graph_json(self, i: int = 0) -> dict[str, Any]:
+        """:meth:`graph` as node-link data that ``json.dump`` takes and :func:`networkx.node_link_graph` reads."""
+        data: dict[str, Any] = nx.node_link_data(self.graph(i), edges="edges")
+        return data
+
+    def _checked(self, i: int) -> int:
+        if not 0 <= i < self.batch_size:
+            raise UserError(f"no conversation {i} in a state of {self.batch_size}: count from 0")
+        return i
 
     def save(self, path: str | Path) -> None:
         """Write one safetensors file, atomically. It holds what the conversation told the model, and no weights."""
@@ -152,6 +171,7 @@ class MemoryState:
             "format": STATE_FORMAT,
             "fingerprint": self.fingerprint,
             "sessions": json.dumps(self.sessions),
+            "latest": json.dumps(self.latest),
             "nodes": json.dumps([[asdict(node) for node in row] for row in self.nodes], ensure_ascii=False),
         }
         partial = path.with_name(f".{path.name}.partial")
@@ -174,17 +194,36 @@ class MemoryState:
         except Exception as error:
             raise UserError(f"{path} is not a safetensors file: {error}") from error
         if meta.get("format") != STATE_FORMAT:
-            raise UserError(f"{path} is not a memory state: format {meta.get('format')!r}, wanted {STATE_FORMAT!r}")
-        missing = sorted({f.name for f in fields(cls)} - {"nodes", "sessions", "fingerprint"} - tensors.keys())
+            raise UserError(
+                f"{path} is not a memory state of this version: format {meta.get('format')!r}, wanted {STATE_FORMAT!r}. "
+                "Remember the sessions again"
+            )
+        missing = sorted({f.name for f in fields(cls)} - {*_PROVENANCE, "fingerprint"} - tensors.keys())
         if missing:
             raise UserError(f"{path} is incomplete: {missing[0]} is missing. Remember the sessions again")
-        nodes = tuple(
-            tuple(Node(**{**node, "entities": tuple(node["entities"])}) for node in row)
-            for row in json.loads(meta["nodes"])
-        )
         return cls(
-            **tensors, nodes=nodes, sessions=tuple(json.loads(meta["sessions"])), fingerprint=meta["fingerprint"]
+            **tensors,
+            nodes=tuple(tuple(_read_node(node) for node in row) for row in json.loads(meta["nodes"])),
+            sessions=tuple(json.loads(meta["sessions"])),
+            latest=tuple(json.loads(meta["latest"])),
+            fingerprint=meta["fingerprint"],
         )
+
+
+_PROVENANCE = ("nodes", "sessions", "latest")
+"""The fields that have an entry for each conversation and are no tensors."""
+
+
+def _read_node(written: dict[str, Any]) -> Node:
+    """JSON knows no tuples."""
+    newer = written["superseded_by"]
+    return Node(
+        **{
+            **written,
+            "entities": tuple(written["entities"]),
+            "superseded_by": None if newer is None else (newer[0], newer[1]),
+        }
+    )
 
 
 def pad_to(tensor: Tensor, dim: int, size: int, value: float = 0) -> Tensor:

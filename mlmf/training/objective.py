@@ -30,7 +30,10 @@ class Objective(nn.Module):
     """The model and its loss as one module, so that data-parallel wrappers see a single forward pass."""
 
     def __init__(self, model: MLMFModel, tbptt_sessions: int, entropy_weight: float) -> None:
-        """Wrap ``model``; ``tbptt_sessions`` is the truncation length of back-propagation through time, 0 for none."""
+        """Wrap ``model``; ``tbptt_sessions`` is the truncation length of back-propagation through time, 0 for none.
+
+        The model's config may switch the retention loss and the entropy hinge off, whatever their weights.
+        """
         super().__init__()
         self.model, self.tbptt_sessions, self.entropy_weight = model, tbptt_sessions, entropy_weight
 
@@ -51,7 +54,7 @@ class Objective(nn.Module):
             if self.tbptt_sessions and t > 0 and (len(batch.steps) - t) % self.tbptt_sessions == 0:
                 state = state.detach()
             new = model.write(sessions, features, state)
-            if t > 0:
+            if t > 0 and model.config.retention:
                 drifts.append(retention_loss(new, state))
             state = new
         device = model.device
@@ -66,7 +69,7 @@ class Objective(nn.Module):
         ret = torch.stack(drifts).mean() if drifts else output.loss.new_zeros(())
         total = output.loss * (batch.n_labels / labels_in_step) + lambda_ret * ret
         hinge = output.loss.new_zeros(())
-        if self.entropy_weight and output.gamma is not None:
+        if self.entropy_weight and model.config.entropy and output.gamma is not None:
             mask = batch.attention_mask.to(device)[:, None].expand(output.gamma.shape[:3])
             hinge = entropy_hinge(output.gamma.flatten(0, 1), model.config.epsilon, mask.flatten(0, 1))
             total = total + self.entropy_weight * hinge

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-GATE_NAMES = ("g", "log_beta", "find_weight")
-"""Single numbers that must travel far in a few hundred steps: their own learning rate, no weight decay."""
+GATE_NAMES = ("g", "log_beta", "find_weight", "alpha_logits")
+"""Numbers that must travel far in a few hundred steps: their own learning rate, no weight decay."""
 FRESH_NAMES = ("episodic.queries", "semantic.message.weight", "semantic.salience.weight")
 """Weights that start from nothing pretrained and may move faster than copies."""
 

@@ -94,6 +94,7 @@ def toy_state() -> Callable[..., MemoryState]:
                     salience=torch.randn(1, n),
                     nodes=(tuple(Node(s, t, "" if t < 0 else f"D{s}:{t}", f"line {s}.{t}") for s, t, _ in row),),
                     sessions=(len({s for s, _, _ in row}),),
+                    latest=(max(s for s, _, _ in row),),
                     fingerprint="toy",
                 )
             )

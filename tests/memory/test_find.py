@@ -81,7 +81,7 @@ def test_padding_of_a_query_does_not_count(toy_state: Callable[..., MemoryState]
 def test_date_lines_superseded_turns_and_padding_cannot_be_found(toy_state: Callable[..., MemoryState]) -> None:
     state = toy_state([LONG, SHORT])
     nodes = list(state.nodes[0])
-    nodes[1] = replace(nodes[1], superseded=True)
+    nodes[1] = replace(nodes[1], superseded_by=(2, 0))
     state = replace(state, nodes=(tuple(nodes), state.nodes[1]))
     scores = scorer()(query([4, 4]), state)
     assert torch.isinf(scores[0]).nonzero().flatten().tolist() == [0, 1, 3, 5]

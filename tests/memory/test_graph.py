@@ -1,27 +1,12 @@
 from __future__ import annotations
 
-from itertools import pairwise
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from mlmf.memory.graph import edges, entities, to_networkx
-from mlmf.memory.state import Node
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ('We saw "Blue Velvet" at The Indie Pulse with Sarah.', ("blue velvet", "the indie pulse", "sarah")),
-        ("I went to New York with Maria and Tom.", ("new york", "maria", "tom")),
-        ("He liked the Museum of Modern Art.", ("museum of modern art",)),
-        ("What a day! It was so nice, thanks.", ()),
-        ("Sarah met Sarah", ("sarah",)),
-        ("nothing here is named", ()),
-        ("", ()),
-    ],
-)
-def test_entities_of_a_sentence(text: str, expected: tuple[str, ...]) -> None:
-    assert entities(text) == expected
+from mlmf.memory.graph import degrees, edges, to_networkx
+from mlmf.memory.nodes import Node
 
 
 def nodes() -> list[Node]:
@@ -58,19 +43,51 @@ def test_edges_after_pruning_join_what_is_left() -> None:
     assert edges([]) == []
 
 
-def test_networkx_graph_for_people() -> None:
-    listed = nodes()
-    graph = to_networkx(listed, [0.0, 0.5, 0.1, 0.0, 0.9])
+def test_degrees_count_the_edges_of_each_node() -> None:
+    assert degrees(nodes()) == [2, 3, 2, 1, 2]
+    assert degrees([]) == []
+
+
+EMBEDDING = np.array([[1, 0], [0.6, 0.8], [0, 1], [1, 0], [0.8, 0.6]], dtype=np.float32)
+
+
+def listed() -> list[Node]:
+    """The same, with speakers and dates, and the first turn superseded by the last."""
+    said = nodes()
+    said[1] = replace(said[1], speaker="Anna", date="2023-05-01T00:00:00", superseded_by=(1, 0))
+    said[4] = replace(said[4], speaker="Anna", date="2023-05-02T00:00:00")
+    return said
+
+
+def test_networkx_nodes_have_kinds_labels_dates_and_salience() -> None:
+    graph = to_networkx(listed(), [0.0, 0.5, 0.1, 0.0, 0.9], EMBEDDING)
     kinds = [data["kind"] for _, data in graph.nodes(data=True)]
-    assert (kinds.count("session"), kinds.count("event"), kinds.count("entity")) == (2, 3, 3)
+    assert (kinds.count("session"), kinds.count("event"), kinds.count("entity")) == (2, 3, 4)
     assert graph.nodes[4] == {
-        "kind": "event", "label": "c", "session": 1, "turn": 0, "turn_id": "D1:0", "salience": 0.9,
-        "superseded": False,
+        "kind": "event", "label": "c", "date": "2023-05-02T00:00:00", "session": 1, "turn": 0, "turn_id": "D1:0",
+        "salience": 0.9, "superseded": False,
     }  # fmt: skip
-    assert sorted(graph.neighbors("sarah")) == [1, 4]
-    mentions = {(i, name) for i, name, data in graph.edges(data=True) if data["kind"] == "mention"}
-    assert {tuple(sorted(map(str, pair))) for pair in mentions} == {
-        ("1", "sarah"), ("2", "paris"), ("4", "sarah"), ("4", "rex"),
+    assert graph.nodes[1]["superseded"] and graph.nodes["sarah"] == {"kind": "entity", "label": "sarah"}
+
+
+def test_networkx_edges_have_kinds_and_weights() -> None:
+    graph = to_networkx(listed(), [0.0] * 5, EMBEDDING)
+    found = {(frozenset(map(str, (i, j))), data["kind"]): data["weight"] for i, j, data in graph.edges(data=True)}
+    expected = {
+        ("01", "part_of"): 0.6, ("02", "part_of"): 0.0, ("12", "next"): 0.8, ("34", "part_of"): 0.8,
+        ("14", "same_entity"): 0.96, ("14", "supersedes"): 0.96,
     }  # fmt: skip
-    chain = [1, 2]
-    assert all("next" in {d["kind"] for d in graph.get_edge_data(i, j).values()} for i, j in pairwise(chain))
+    for (pair, kind), weight in expected.items():
+        assert found.pop((frozenset(pair), kind)) == pytest.approx(weight, abs=1e-6)
+    ties = {
+        ("1", "sarah", "mention"): 0.5, ("4", "sarah", "mention"): 0.5, ("2", "paris", "mention"): 1.0,
+        ("4", "rex", "mention"): 1.0, ("1", "anna", "speaker"): 0.5, ("4", "anna", "speaker"): 0.5,
+    }  # fmt: skip
+    assert found == {(frozenset(key[:2]), key[2]): weight for key, weight in ties.items()}
+
+
+def test_the_link_to_a_pruned_version_is_no_edge() -> None:
+    said = [replace(node, superseded_by=(9, 0)) if node.turn_id == "D0:0" else node for node in nodes()]
+    graph = to_networkx(said, [0.0] * 5, EMBEDDING)
+    assert graph.nodes[1]["superseded"]
+    assert "supersedes" not in {data["kind"] for _, _, data in graph.edges(data=True)}

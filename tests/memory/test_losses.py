@@ -11,7 +11,8 @@ import torch.nn.functional as F
 
 from mlmf.memory.gate import layer_weights
 from mlmf.memory.losses import embedding_spread, entropy_hinge, retention_loss
-from mlmf.memory.state import MemoryState, Node
+from mlmf.memory.nodes import Node
+from mlmf.memory.state import MemoryState
 
 ROW_A = [(0, -1, 1), (0, 0, 2), (0, 1, 2)]
 ROW_B = [(0, 0, 2)]

@@ -47,7 +47,7 @@ def test_each_layer_holds_what_its_equation_says(makers: Makers, empty: Callable
     assert torch.equal(state.tokens[0], torch.cat([features.tokens for _, features in past]))
     assert state.owner[0].tolist() == [3 * i + p for i in range(3) for p in [0] * 3 + [1] * 4 + [2] * 4]
     assert [node.turn_id for node in state.nodes[0]] == ["", "D0:0", "D0:1", "", "D1:0", "D1:1", "", "D2:0", "D2:1"]
-    assert state.sessions == (3,)
+    assert state.sessions == (3,) and state.latest == (2,)
     torch.testing.assert_close(state.embedding.norm(dim=-1), torch.ones(1, 9))
 
 
@@ -60,9 +60,8 @@ def test_size_is_flat_once_the_layers_are_full(makers: Makers, empty: Callable[.
         assert len(state.nodes[0]) <= 7 and state.values.shape[2] <= 7 * 4
         sizes.append(state.n_bytes)
     assert state.sessions == (25,)
-    # which date lines are among the kept nodes varies; nothing grows
-    assert max(sizes[3:]) <= max(sizes[3:7])
-    assert {node.session for node in state.nodes[0]} == {22, 23, 24}  # the newest, at equal salience
+    assert len(set(sizes[3:])) == 1
+    assert {node.session for node in state.nodes[0]} == {23, 24}  # the newest, at equal salience and degree
 
 
 @torch.no_grad()
@@ -91,19 +90,6 @@ def test_none_leaves_a_conversation_as_it_is(makers: Makers, empty: Callable[...
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("off", ["working", "episodic", "semantic"])
-def test_an_ablated_layer_stays_empty(makers: Makers, empty: Callable[..., MemoryState], off: str) -> None:
-    memory = makers[2](**{off: False})
-    state = remember(memory, empty(memory), history(makers, 2))
-    filled = {
-        "working": bool(state.working_mask.any()),
-        "episodic": bool(state.episodic_mask.any()),
-        "semantic": bool(state.semantic_mask.any()),
-    }
-    assert filled == {name: name != off for name in filled}
-
-
-@torch.no_grad()
 def test_a_repeated_turn_supersedes_the_older(makers: Makers, empty: Callable[..., MemoryState]) -> None:
     make_session, make_features, make_memory = makers
     memory = make_memory()
@@ -114,7 +100,7 @@ def test_a_repeated_turn_supersedes_the_older(makers: Makers, empty: Callable[..
     other.keys[3:7] = features.keys[3:7]  # the same words again
     state = memory.write([first], [features], empty(memory))
     state = memory.write([again], [other], state)
-    assert [node.superseded for node in state.nodes[0]] == [False, True, False, False, False, False]
+    assert [node.superseded_by for node in state.nodes[0]] == [None, (1, 0), None, None, None, None]
 
 
 def test_gradient_flows_through_later_sessions_to_the_first(makers: Makers, empty: Callable[..., MemoryState]) -> None:

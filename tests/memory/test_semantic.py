@@ -1,14 +1,20 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor
 
 from mlmf.memory.graph import edges
+from mlmf.memory.nodes import Node, versions
 from mlmf.memory.semantic import SemanticMemory, SemanticRow, session_nodes
-from mlmf.memory.state import Node
 from mlmf.types import Session, Turn
 
 WIDTH, KEY = 6, 5
@@ -42,8 +48,23 @@ def test_session_nodes_follow_the_pieces() -> None:
     session = Session(3, None, (Turn("t", "Anna", "I met Sarah in Paris."), Turn("u", "Ben", "yes", caption="a dog")))
     header, first, second = session_nodes(session)
     assert header == Node(3, -1, "", "[undated]") and header.is_session
-    assert first == Node(3, 0, "t", "[undated] Anna: I met Sarah in Paris.", ("sarah", "paris"))
+    assert first == Node(3, 0, "t", "[undated] Anna: I met Sarah in Paris.", ("sarah", "paris"), speaker="Anna")
     assert second.line == "[undated] Ben: yes [shares a picture: a dog]"
+    assert "dog" in second.entities
+    dated = session_nodes(Session(0, datetime(2023, 5, 8, 13, 56), session.turns))
+    assert {node.date for node in dated} == {"2023-05-08T13:56:00"}
+
+
+def test_session_nodes_ask_the_extractor_with_the_speakers() -> None:
+    asked = []
+
+    def extract(text: str, speakers: Sequence[str] = ()) -> tuple[str, ...]:
+        asked.append((text, tuple(speakers)))
+        return ("thing",)
+
+    session = Session(0, None, (Turn("t", "Anna", "one"), Turn("u", "Ben", "two"), Turn("v", "Anna", "three")))
+    assert [node.entities for node in session_nodes(session, extract)] == [(), ("thing",), ("thing",), ("thing",)]
+    assert asked == [(text, ("Anna", "Ben")) for text in ("one", "two", "three")]
 
 
 def test_append_keeps_states_and_says_who_owns_them() -> None:
@@ -78,42 +99,119 @@ def test_a_turn_without_tokens_still_has_a_node() -> None:
 def test_resolve_marks_the_older_near_duplicate(cosine: float, superseded: bool) -> None:
     memory = make(tau_s=0.97)
     old = torch.eye(KEY)[[0, 1, 2]]
-    row = SemanticRow(torch.zeros(2, 0, WIDTH), torch.zeros(0, KEY), torch.zeros(0).long(), torch.zeros(0).long(),
-                      old, some_nodes(0, 2))  # fmt: skip
+    row = pooled_row(old, some_nodes(0, 2))
     like = torch.tensor([0.0, cosine, 0.0, (1 - cosine**2) ** 0.5, 0.0])
     new = torch.stack([torch.eye(KEY)[4], like])
     resolved = memory.resolve(row, new, some_nodes(1, 1))
-    assert [node.superseded for node in resolved] == [False, superseded, False, False, False]
+    assert [node.superseded_by for node in resolved] == [None, (1, 0) if superseded else None, None, None, None]
     assert resolved[3:] == some_nodes(1, 1)
 
 
 def test_resolve_never_supersedes_by_or_of_a_date_line() -> None:
     memory = make()
     same = torch.eye(KEY)[[0, 1]]
-    row = SemanticRow(torch.zeros(2, 0, WIDTH), torch.zeros(0, KEY), torch.zeros(0).long(), torch.zeros(0).long(),
-                      same, some_nodes(0, 1))  # fmt: skip
+    row = pooled_row(same, some_nodes(0, 1))
     swapped = same[[1, 0]]  # the new date line repeats the old turn, the new turn repeats the old date line
     assert not any(node.superseded for node in memory.resolve(row, swapped, some_nodes(1, 1)))
 
 
-def test_prune_keeps_the_newest_at_equal_salience_and_renumbers_owners() -> None:
+def pooled_row(pooled: Tensor, nodes: tuple[Node, ...]) -> SemanticRow:
+    """Nodes without tokens: what resolving and pruning look at."""
+    none = torch.zeros(0).long()
+    return SemanticRow(torch.zeros(2, 0, WIDTH), torch.zeros(0, KEY), none, none, pooled, nodes)
+
+
+def test_repeated_updates_form_a_chain_to_the_most_alike_turn() -> None:
+    memory = make(tau_s=0.9)
+    fact, date = torch.eye(KEY)[0], torch.eye(KEY)[4]
+    near = F.normalize(fact + 0.2 * torch.eye(KEY)[1], dim=0)
+    row = pooled_row(torch.stack([date, fact]), some_nodes(0, 1))
+    for session in (1, 2):
+        # two turns repeat the fact, the second to the letter
+        pooled = torch.stack([date, near, fact])
+        nodes = memory.resolve(row, pooled, some_nodes(session, 2))
+        row = pooled_row(torch.cat([row.pooled, pooled]), nodes)
+    links = {node.key: node.superseded_by for node in row.nodes if node.superseded}
+    assert links == {(0, 0): (1, 1), (1, 0): (2, 0), (1, 1): (2, 1)}
+    assert versions(row.nodes, 1) == [1, 4, 7] and versions(row.nodes, 6) == [3, 6]
+
+
+def test_relink_gives_what_would_have_been_resolved_without_the_forgotten_version() -> None:
+    memory = make(tau_s=0.9)
+    fact, other, date = torch.eye(KEY)[0], torch.eye(KEY)[2], torch.eye(KEY)[4]
+    alone = [(0, torch.stack([date, fact])), (2, torch.stack([date, other])), (3, torch.stack([date, fact]))]
+
+    def told(sessions: list[tuple[int, Tensor]]) -> SemanticRow:
+        row = pooled_row(torch.zeros(0, KEY), ())
+        for index, pooled in sessions:
+            nodes = memory.resolve(row, pooled, some_nodes(index, 1))
+            row = pooled_row(torch.cat([row.pooled, pooled]), nodes)
+        return row
+
+    with_update = told([alone[0], (1, torch.stack([date, fact])), *alone[1:]])
+    assert with_update.nodes[1].superseded_by == (1, 0)
+    left = memory.relink(with_update.take([0, 1, 4, 5, 6, 7]), [1])
+    assert left.nodes == told(alone).nodes and left.nodes[1].superseded_by == (3, 0)
+    shorter = memory.relink(with_update.take([0, 1, 4, 5]), [1])
+    assert not shorter.nodes[1].superseded
+
+
+def mention(nodes: tuple[Node, ...], turn: int, *names: str) -> tuple[Node, ...]:
+    return tuple(replace(node, entities=names) if node.turn == turn else node for node in nodes)
+
+
+def test_prune_goes_by_salience_first() -> None:
     memory = make(c_s=3)
-    row = memory.append(empty_row(), *piece([0, 1, 1]), some_nodes(0, 1))
-    row = memory.append(row, *piece([0, 1, 2, 2], seed=1), some_nodes(1, 2))
-    kept, salience = memory.prune(row, torch.zeros(5))
-    assert kept.nodes == row.nodes[2:] and len(salience) == 3
-    assert kept.owner.tolist() == [0, 1, 2, 2]
-    assert torch.equal(kept.values, row.values[:, 3:]) and torch.equal(kept.keys, row.keys[3:])
-    assert torch.equal(kept.pooled, row.pooled[2:])
-
-
-def test_prune_goes_by_salience_and_stays_in_order() -> None:
-    memory = make(c_s=2)
     row = memory.append(empty_row(), *piece([0, 1, 1, 2, 3]), some_nodes(0, 3))
     kept, salience = memory.prune(row, torch.tensor([0.1, 0.9, 0.2, 0.3]))
-    assert [node.turn for node in kept.nodes] == [0, 2]
-    assert kept.owner.tolist() == [0, 0, 1]
-    torch.testing.assert_close(salience, torch.tensor([0.9, 0.3]))
+    assert [node.turn for node in kept.nodes] == [-1, 0, 2]
+    assert kept.owner.tolist() == [0, 1, 1, 2]
+    torch.testing.assert_close(salience, torch.tensor([0.1, 0.9, 0.3]))
+    assert torch.equal(kept.values, row.values[:, [0, 1, 2, 4]]) and torch.equal(kept.keys, row.keys[[0, 1, 2, 4]])
+    assert torch.equal(kept.pooled, row.pooled[[0, 1, 3]])
+
+
+def test_prune_goes_by_degree_at_equal_salience() -> None:
+    memory = make(c_s=4)
+    first, second = mention(some_nodes(0, 1), 0, "miso", "oslo"), mention(some_nodes(1, 1), 0, "miso")
+    third, fourth = some_nodes(2, 1), mention(some_nodes(3, 1), 0, "oslo")
+    row = pooled_row(torch.zeros(8, KEY), (*first, *second, *third, *fourth))
+    kept, _ = memory.prune(row, torch.zeros(8))
+    # the oldest turn hangs together with two others; the newer of those with one each comes next
+    assert [node.session for node in kept.nodes] == [0, 0, 3, 3]
+
+
+def test_prune_goes_by_recency_at_equal_salience_and_degree() -> None:
+    memory = make(c_s=4)
+    row = pooled_row(torch.zeros(6, KEY), (*some_nodes(0, 1), *some_nodes(1, 1), *some_nodes(2, 1)))
+    kept, _ = memory.prune(row, torch.zeros(6))
+    assert [node.session for node in kept.nodes] == [1, 1, 2, 2]
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    sizes=st.lists(st.integers(1, 4), min_size=1, max_size=6),
+    c_s=st.integers(2, 12),
+    seed=st.integers(0, 1000),
+)
+def test_a_date_line_is_kept_exactly_as_long_as_a_turn_of_its_session(sizes: list[int], c_s: int, seed: int) -> None:
+    memory = make(c_s=c_s)
+    nodes = tuple(node for session, size in enumerate(sizes) for node in some_nodes(session, size))
+    salience = torch.rand(len(nodes), generator=torch.Generator().manual_seed(seed))
+    kept, _ = memory.prune(pooled_row(torch.zeros(len(nodes), KEY), nodes), salience)
+    turns = {node.session for node in kept.nodes if not node.is_session}
+    assert {node.session for node in kept.nodes if node.is_session} == turns
+    assert 2 <= len(kept.nodes) <= c_s
+    best = max((i for i, node in enumerate(nodes) if not node.is_session), key=lambda i: float(salience[i]))
+    assert nodes[best] in kept.nodes
+
+
+def test_pruning_keeps_a_link_to_a_version_that_is_gone() -> None:
+    memory = make(c_s=2)
+    old = tuple(replace(n, superseded_by=(1, 0)) if n.turn == 0 else n for n in some_nodes(0, 1))
+    row = pooled_row(torch.zeros(4, KEY), (*old, *some_nodes(1, 1)))
+    kept, _ = memory.prune(row, torch.tensor([0.0, 1.0, 0.0, 0.0]))
+    assert kept.nodes == old
 
 
 def test_prune_within_capacity_changes_nothing() -> None:

@@ -20,7 +20,8 @@ def assert_equal(one: MemoryState, other: MemoryState) -> None:
     assert tensors.keys() == other._tensors().keys()
     for name, tensor in tensors.items():
         assert torch.equal(tensor, getattr(other, name)) and tensor.dtype == getattr(other, name).dtype, name
-    assert (one.nodes, one.sessions, one.fingerprint) == (other.nodes, other.sessions, other.fingerprint)
+    for name in ("nodes", "sessions", "latest", "fingerprint"):
+        assert getattr(one, name) == getattr(other, name), name
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -29,7 +30,7 @@ def test_save_and_load_give_the_same_bytes(
 ) -> None:
     state = toy_state([LONG, SHORT])
     state = state._map(lambda t: t.to(dtype) if t.is_floating_point() else t)
-    odd = Node(0, 0, "D0:0", 'Zoë said: "naïve" \n', ("zoë", "paris"), superseded=True)
+    odd = Node(0, 0, "D0:0", 'Zoë said: "naïve" \n', ("zoë", "paris"), (1, 0), "Zoë", "2023-05-08T13:56:00")
     state = replace(state, nodes=((odd, *state.nodes[0][1:]), state.nodes[1]))
     file = tmp_path / "memory.safetensors"
     state.save(file)
@@ -65,17 +66,23 @@ def test_load_of_a_truncated_state(toy_state: Callable[..., MemoryState], tmp_pa
         MemoryState.load(file)
 
 
-@pytest.mark.parametrize("meta", [None, {"format": "pt"}, {"format": "mlmf-state-99"}])
+@pytest.mark.parametrize("meta", [None, {"format": "pt"}, {"format": "mlmf-state-1"}])
 def test_load_of_other_tensors(tmp_path: Path, meta: dict[str, str] | None) -> None:
     file = tmp_path / "weights.safetensors"
     save_file({"working": torch.zeros(2)}, file, meta)
-    with pytest.raises(UserError, match="is not a memory state"):
+    with pytest.raises(UserError, match=r"is not a memory state of this version.*Remember the sessions again"):
         MemoryState.load(file)
 
 
 def test_load_of_a_state_with_missing_tensors(toy_state: Callable[..., MemoryState], tmp_path: Path) -> None:
     file = tmp_path / "half.safetensors"
-    meta = {"format": "mlmf-state-1", "fingerprint": "toy", "sessions": "[1]", "nodes": json.dumps([[]])}
+    meta = {
+        "format": "mlmf-state-2",
+        "latest": "[0]",
+        "fingerprint": "toy",
+        "sessions": "[1]",
+        "nodes": json.dumps([[]]),
+    }
     save_file({"working": torch.zeros(2)}, file, meta)
     with pytest.raises(UserError, match=r"half\.safetensors"):
         MemoryState.load(file)
@@ -85,6 +92,7 @@ def test_cat_then_select_gives_back_each_conversation(toy_state: Callable[..., M
     one, two = toy_state([LONG], seed=1), toy_state([SHORT], seed=2)
     both = MemoryState.cat([one, two])
     assert both.batch_size == 2 and both.sessions == (2, 1) and both.nodes == one.nodes + two.nodes
+    assert both.latest == (1, 0)
     assert_equal(both.select([0]), one)
     second = both.select([1])
     m, n = 4, 2
@@ -95,6 +103,20 @@ def test_cat_then_select_gives_back_each_conversation(toy_state: Callable[..., M
         assert torch.equal(cut, tensor), name
     assert second.semantic_mask.sum() == m
     assert (second.owner[0, m:] == -1).all() and not second.values[0, :, m:].any()
+
+
+def test_cat_and_split_are_inverse(toy_state: Callable[..., MemoryState]) -> None:
+    parts = [toy_state([row], seed=i) for i, row in enumerate((LONG, SHORT, [(4, -1, 1), (4, 0, 5)]))]
+    both = MemoryState.cat(parts)
+    for part, again in zip(parts, both.split(), strict=True):
+        assert_equal(again, part)
+    assert_equal(MemoryState.cat(both.split()), both)
+
+
+def test_split_of_an_empty_state(make_memory: Callable[..., object], empty: Callable[..., MemoryState]) -> None:
+    state = empty(make_memory(), 3)
+    assert len(state.split()) == 3
+    assert_equal(MemoryState.cat(state.split()), state)
 
 
 def test_select_orders_and_repeats(toy_state: Callable[..., MemoryState]) -> None:

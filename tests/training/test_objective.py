@@ -104,6 +104,26 @@ def test_gradients_are_finite_where_a_layer_is_absent(
     assert all(torch.isfinite(grad).all() for grad in grads.values())
 
 
+def test_switches_remove_retention_and_the_entropy_hinge(
+    make_model: Callable[..., MLMFModel], make_batch: MakeBatch
+) -> None:
+    batch = make_batch([0, 6], needed=[0, 1, 2])
+
+    def run(lambda_ret: float, hinge: float, **settings: Any) -> tuple[Losses, dict[str, Tensor]]:
+        model = make_model(beta=0.5, epsilon=0.2, **settings).train()
+        losses = loss_of(model, batch, lambda_ret=lambda_ret, entropy=hinge)
+        return losses, gradients(model, lambda: loss_of(model, batch, lambda_ret=lambda_ret, entropy=hinge).total)
+
+    on, _ = run(0.5, 0.2)
+    assert on.ret > 0 and on.hinge > 0
+    off, grads = run(0.5, 0.2, retention=False, entropy=False)
+    never, expected = run(0.0, 0.0)
+    assert off.ret == off.hinge == 0 and off.total.item() == never.total.item()
+    assert grads.keys() == expected.keys()
+    for name, grad in expected.items():
+        torch.testing.assert_close(grads[name], grad, msg=name)
+
+
 def _remember(model: MLMFModel, batch: Batch) -> Any:
     state = model.init_state(len(batch.queries))
     for sessions, features in batch.steps:

@@ -104,6 +104,13 @@ def test_groups_hold_every_trained_parameter_once(make_model: Callable[..., MLMF
     assert "memory.fusions.0.q.weight" in made["copied"]["names"]
 
 
+def test_alphas_of_slots_travel_without_weight_decay(make_model: Callable[..., MLMFModel]) -> None:
+    model = make_model(alpha_mode="per_slot")
+    groups = parameter_groups(model, {"adapter": 1e-4, "copied": 2e-4, "fresh": 2e-3, "gate": 5e-2}, 0.1)
+    gate = next(group for group in groups if group["name"] == "gate")
+    assert "memory.episodic.alpha_logits" in gate["names"]
+
+
 def test_schedule_rises_from_nothing_and_ends_at_the_floor() -> None:
     factor = cosine_with_warmup(10, 110, floor=0.05)
     assert 0 < factor(0) <= 0.1
