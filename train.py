@@ -4,7 +4,8 @@ Examples:
     python train.py --config configs/train/locco.yaml
     python train.py --config configs/train/locco.yaml --model.base_model Qwen/Qwen3-0.6B --output_dir outputs/qwen
     python train.py --config configs/train/locco.yaml --resume_from_checkpoint latest
-    accelerate launch --num_processes 2 train.py --config configs/train/locco.yaml
+    accelerate launch --num_processes 2 train.py --config configs/train/locco.yaml   (two GPUs)
+    torchrun --nproc_per_node 2 train.py --config configs/train/locco.yaml           (two processes without)
 """
 
 from __future__ import annotations

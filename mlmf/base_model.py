@@ -78,7 +78,7 @@ def load_base(
     Raises:
         UserError: the name is unknown, the folder holds no causal LM, or the weights cannot be reached.
     """
-    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    device = _usable_device(device) if device else "cuda" if torch.cuda.is_available() else "cpu"
     source = resolve_base(name)
     if source == TINY:
         tiny = tiny_model("llama", layers=TINY_LAYERS, dtype=dtype or torch.float32)
@@ -97,6 +97,14 @@ def load_base(
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
     return model.to(device).eval(), tokenizer  # type: ignore[arg-type]
+
+
+def _usable_device(device: str) -> str:
+    try:
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise UserError(f"device {device!r} cannot be used here: {_first_line(error)} Use cpu, or null") from error
+    return device
 
 
 @contextmanager

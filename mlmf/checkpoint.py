@@ -121,11 +121,6 @@ def load_weights(model: MLMFModel, path: str | Path) -> None:
             f"{path} was trained on a base model of width {width}, "
             f"{model.config.base_model!r} has {model.lm.config.hidden_size}: load the base model it names"
         )
-    if metadata["base_weights"] != model.base_digest:
-        logger.warning(
-            "%s was trained on other weights of %s (such as full against quantised ones): expect other answers",
-            path, model.config.base_model,
-        )  # fmt: skip
     _load_memory(model, path / MEMORY)
     if isinstance(model.lm, PeftModel):
         result: Any = set_peft_model_state_dict(model.lm, _tensors(path / ADAPTER / "adapter_model.safetensors"))
@@ -136,6 +131,11 @@ def load_weights(model: MLMFModel, path: str | Path) -> None:
             raise UserError(
                 f"{path / ADAPTER} belongs to another base model: {result.unexpected_keys[0]} fits nowhere"
             )
+    if metadata["base_weights"] != model.base_digest:
+        logger.warning(
+            "%s was trained on other weights of %s (such as full against quantised ones): expect other answers",
+            path, model.config.base_model,
+        )  # fmt: skip
 
 
 def _load_memory(model: MLMFModel, file: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
@@ -12,9 +13,37 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from mlmf.memory.features import SessionFeatures, session_pieces
 from mlmf.types import Session
 
+_MAX_WINDOW = 4096
+_POSITIONS = ("max_position_embeddings", "n_positions", "max_seq_len")
+"""What configs call the number of positions; those that name none have no limit."""
+
 
 class _LastLayerReached(Exception):
     """Raised inside a forward pass once every wanted state is known: the layers above are not computed."""
+
+
+class OneAtATime(AbstractContextManager[None]):
+    """A lock for everything that passes through the wrapped model's hooks; its holder may take it again.
+
+    What a layer reads and whether it is adapted are states of the model for as long as a call lasts, so calls of
+    several threads take turns. A copy of a model gets a lock of its own.
+    """
+
+    def __init__(self) -> None:
+        """Start free."""
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> None:
+        """Wait for other threads."""
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        """Let the next one in."""
+        self._lock.release()
+
+    def __reduce__(self) -> tuple[type[OneAtATime], tuple[()]]:
+        """Copies and pickles are new locks: the one of Python can be neither copied nor pickled."""
+        return OneAtATime, ()
 
 
 def hidden_states_of(args: tuple[Tensor, ...], kwargs: dict[str, Tensor]) -> Tensor:
@@ -40,8 +69,10 @@ class BaseEncoder:
 
     @property
     def window(self) -> int:
-        """Tokens read in one pass; longer sessions are read in several."""
-        return min(int(getattr(self.lm.config, "max_position_embeddings", 4096)), 4096)
+        """Tokens read in one pass, at most the model's positions; longer sessions are read in several."""
+        config = self.lm.config.get_text_config()
+        named = [getattr(config, name, None) for name in _POSITIONS]
+        return min([_MAX_WINDOW, *(int(positions) for positions in named if positions)])
 
     @contextmanager
     def _capture(self, wanted: Sequence[int]) -> Iterator[dict[int, Tensor]]:
@@ -68,14 +99,21 @@ class BaseEncoder:
 
     @torch.no_grad()
     def states(self, ids: Tensor, wanted: Sequence[int]) -> dict[int, Tensor]:
-        """Inputs of the decoder layers ``wanted``, ``(B, S, D)`` each, for right-padded ids ``(B, S)``."""
-        training = self.lm.training
-        self.lm.eval()
-        try:
-            with self.base_only(), self._capture(wanted) as captured:
-                self.lm(input_ids=ids.to(self.lm.device), use_cache=False)
-        finally:
-            self.lm.train(training)
+        """Inputs of the decoder layers ``wanted``, ``(B, S, D)`` each, for right-padded ids ``(B, S)``.
+
+        Raises:
+            ValueError: ``S`` exceeds :attr:`window`; a caller decides what of a longer text is read.
+        """
+        if ids.shape[1] > self.window:
+            raise ValueError(f"{ids.shape[1]} tokens in one pass, but the window of this model is {self.window}")
+        with self.base_only():
+            training = self.lm.training
+            self.lm.eval()
+            try:
+                with self._capture(wanted) as captured:
+                    self.lm(input_ids=ids.to(self.lm.device), use_cache=False)
+            finally:
+                self.lm.train(training)
         return captured
 
     def tokenize(self, session: Session) -> tuple[list[int], list[int]]:

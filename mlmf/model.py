@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,7 +22,7 @@ from mlmf import checkpoint
 from mlmf.abstention import is_abstention
 from mlmf.base_model import load_base, weights_digest
 from mlmf.config.model import MLMFConfig
-from mlmf.encoder import BaseEncoder, hidden_states_of
+from mlmf.encoder import BaseEncoder, OneAtATime, hidden_states_of
 from mlmf.errors import UserError
 from mlmf.llm.local import FirstLine
 from mlmf.memory.features import SessionFeatures
@@ -92,10 +93,12 @@ class MLMFModel(nn.Module):
             self.memory = MultiLayerMemory(config, hosts, lm.config.hidden_size).to(lm.device, lm.dtype)
             self.memory.key_projection.float()
             self.lm = _with_lora(lm, config)
+        self._one_at_a_time = OneAtATime()
         self.encoder = BaseEncoder(lm, tokenizer, layers, self.fusion_layers, self.key_layer, self._base_only)
         self._reading: _Reading | None = None
         for number, index in enumerate(self.fusion_layers):
-            layers[index].register_forward_pre_hook(self._fuse(number), with_kwargs=True)
+            # a bound method and no closure: a deep copy of the model fuses its own memory
+            layers[index].register_forward_pre_hook(partial(self._fuse, number), with_kwargs=True)
 
     @classmethod
     def from_base(
@@ -130,7 +133,11 @@ class MLMFModel(nn.Module):
             device: by default CUDA where there is one.
         """
         config = checkpoint.read_config(path)
-        model = cls.from_base(base_model or config.base_model, config, dtype=dtype, device=device)
+        try:
+            model = cls.from_base(base_model or config.base_model, config, dtype=dtype, device=device)
+        except UserError as error:
+            hint = "if it is elsewhere, say where with base_model= (--checkpoint_base in evaluate.py)"
+            raise UserError(f"{error} (the base model of checkpoint {path}; {hint})") from error
         checkpoint.load_weights(model, path)
         return model
 
@@ -158,6 +165,8 @@ class MLMFModel(nn.Module):
     @torch.no_grad()
     def remember(self, sessions: Sequence[Session | None], state: MemoryState) -> MemoryState:
         """Write one session into each conversation; ``None`` leaves a conversation as it is. ``state`` is unchanged."""
+        if isinstance(sessions, Session):
+            raise TypeError("remember takes a list with one session per conversation: remember([session], state)")
         features = iter(self.encoder.encode([s for s in sessions if s is not None]))
         return self.write(sessions, [next(features) if s is not None else None for s in sessions], state)
 
@@ -196,9 +205,13 @@ class MLMFModel(nn.Module):
 
     @torch.no_grad()
     def query_keys(self, ids: Sequence[Sequence[int]]) -> QueryKeys:
-        """Keys of queries given as token ids; a leading newline takes the place of the attention sink."""
+        """Keys of queries given as token ids; a leading newline takes the place of the attention sink.
+
+        Of a query that the base model cannot read in one pass with it, the last tokens count.
+        """
         newline = self.tokenizer("\n", add_special_tokens=False)["input_ids"]
-        rows = [newline + list(row) for row in ids]
+        longest = self.encoder.window - len(newline)
+        rows = [newline + list(row)[-longest:] for row in ids]
         size = max(len(row) for row in rows)
         tokens = torch.tensor([row + [0] * (size - len(row)) for row in rows], device=self.device)
         mask = torch.tensor([[i < len(row) for i in range(size)] for row in rows], device=self.device)
@@ -286,6 +299,15 @@ class MLMFModel(nn.Module):
         with self._reading_from(bank):
             return self._generate(input_ids, mask, **kwargs)
 
+    def gradient_checkpointing_enable(self) -> None:
+        """Keep no activations inside decoder layers; they run again in backward, with the memory they read before."""
+        settings = {"use_reentrant": False, "context_fn": self._recompute_contexts}
+        self.lm.gradient_checkpointing_enable(gradient_checkpointing_kwargs=settings)
+
+    def _recompute_contexts(self) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
+        # where transformers checkpoints a layer together with its hooks, the second run needs the first run's memory
+        return nullcontext(), self._set_reading(self._reading)
+
     def _generate(self, input_ids: Tensor, mask: Tensor, **kwargs: Any) -> Tensor:
         kwargs.setdefault("pad_token_id", self.tokenizer.pad_token_id)
         lm: Any = self.lm
@@ -307,12 +329,14 @@ class MLMFModel(nn.Module):
             state: one memory per question, or a single one for all.
             max_new_tokens: the most tokens written per answer.
         """
+        if not queries:
+            return []
         began = time.perf_counter()
         keys = self.query_keys([self.tokenizer(q.text, add_special_tokens=False)["input_ids"] for q in queries])
         bank, recalls = self.read(keys, state)
         lines = [as_lines(recall, self.config.recall_tokens, self._count) for recall in recalls]
         prompts = [answer_prompt(query, shown) for query, shown in zip(queries, lines, strict=True)]
-        ids, mask = self._left_padded(prompts)
+        ids, mask = self._left_padded(prompts, self.encoder.window - max_new_tokens)
         with self._reading_from(bank) as reading:
             tokens = self._generate(
                 ids, mask, max_new_tokens=max_new_tokens, do_sample=False,
@@ -342,8 +366,9 @@ class MLMFModel(nn.Module):
     def _count(self, text: str) -> int:
         return len(self.tokenizer(text, add_special_tokens=False)["input_ids"])
 
-    def _left_padded(self, prompts: Sequence[str]) -> tuple[Tensor, Tensor]:
-        rows = [self.tokenizer(prompt, add_special_tokens=False)["input_ids"] for prompt in prompts]
+    def _left_padded(self, prompts: Sequence[str], longest: int) -> tuple[Tensor, Tensor]:
+        """Ids and mask of prompts, each cut to its last ``longest`` tokens."""
+        rows = [self.tokenizer(prompt, add_special_tokens=False)["input_ids"][-longest:] for prompt in prompts]
         size = max(map(len, rows))
         ids = torch.tensor([[self.tokenizer.pad_token_id] * (size - len(row)) + row for row in rows])
         mask = torch.tensor([[0] * (size - len(row)) + [1] * len(row) for row in rows])
@@ -356,41 +381,39 @@ class MLMFModel(nn.Module):
                 "remember the sessions again with this model"
             )
 
-    def _base_only(self) -> Any:
+    @contextmanager
+    def _base_only(self) -> Iterator[None]:
         """The frozen base model alone: no adapter, no memory."""
-        self._reading = None
-        return self.lm.disable_adapter() if isinstance(self.lm, PeftModel) else nullcontext()
+        adapters_off = self.lm.disable_adapter() if isinstance(self.lm, PeftModel) else nullcontext()
+        with self._set_reading(None), adapters_off:
+            yield
 
     @contextmanager
     def _reading_from(self, bank: MemoryBank | None) -> Iterator[_Reading | None]:
-        """Let the fusion layers read ``bank`` for the calls made inside.
+        """Let the fusion layers read ``bank`` for the calls made inside."""
+        reading = None if bank is None else _Reading(self.memory.project(bank))
+        with self._set_reading(reading):
+            yield reading
 
-        With gradients on, the reading stays until the next call: gradient checkpointing runs layers again in backward.
-        """
-        if bank is not None:
-            self._reading = _Reading(self.memory.project(bank))
-        else:
-            self._reading = None
-        try:
-            yield self._reading
-        finally:
-            if not (torch.is_grad_enabled() and self.training):
-                self._reading = None
+    @contextmanager
+    def _set_reading(self, reading: _Reading | None) -> Iterator[None]:
+        with self._one_at_a_time:
+            before, self._reading = self._reading, reading
+            try:
+                yield
+            finally:
+                self._reading = before
 
-    def _fuse(self, number: int) -> Any:
+    def _fuse(self, number: int, _: nn.Module, args: tuple[Tensor, ...], kwargs: dict[str, Any]) -> Any:
         """The hook that fuses memory into the input of one decoder layer."""
-
-        def hook(_: nn.Module, args: tuple[Tensor, ...], kwargs: dict[str, Any]) -> Any:
-            reading = self._reading
-            if reading is None:
-                return None
-            fused, gamma = self.memory.fusions[number](hidden_states_of(args, kwargs), reading.banks[number])
-            reading.gamma.setdefault(number, gamma)
-            if args:
-                return (fused, *args[1:]), kwargs
-            return args, {**kwargs, "hidden_states": fused}
-
-        return hook
+        reading = self._reading
+        if reading is None:
+            return None
+        fused, gamma = self.memory.fusions[number](hidden_states_of(args, kwargs), reading.banks[number])
+        reading.gamma.setdefault(number, gamma)
+        if args:
+            return (fused, *args[1:]), kwargs
+        return args, {**kwargs, "hidden_states": fused}
 
 
 def _spread(depth: int, count: int = 5) -> list[int]:
@@ -415,4 +438,7 @@ def _with_lora(lm: PreTrainedModel, config: MLMFConfig) -> PreTrainedModel:
     )  # fmt: skip
     # float32 adapters on a bfloat16 base make every step several times slower; the optimiser keeps float32 masters
     # a PeftModel forwards everything to the model it holds
-    return cast("PreTrainedModel", get_peft_model(lm, lora, autocast_adapter_dtype=False))
+    try:
+        return cast("PreTrainedModel", get_peft_model(lm, lora, autocast_adapter_dtype=False))
+    except ValueError as error:
+        raise UserError(f"lora.target_modules {settings.target_modules}: {error}") from error

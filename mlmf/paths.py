@@ -67,6 +67,27 @@ def sha256_of(path: Path) -> str:
     return digest.hexdigest()
 
 
+def check_writable_folder(path: Path, setting: str) -> None:
+    """Check that a folder can be written, or made and then written, without touching the disk.
+
+    Args:
+        path: the folder; it need not exist.
+        setting: what the user calls it, such as ``output_dir``; starts the message of the error.
+
+    Raises:
+        UserError: ``path`` or the nearest thing above it is no folder, or may not be written.
+    """
+    absolute = path.absolute()
+    # lexists, because a link that leads nowhere stands in the way as well
+    nearest = next(place for place in (absolute, *absolute.parents) if os.path.lexists(place))
+    if not nearest.is_dir():
+        raise UserError(f"{setting} {path}: {nearest} is not a folder; choose another {setting}")
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        raise UserError(
+            f"{setting} {path}: {nearest} cannot be written; choose another {setting} or allow writing there"
+        )
+
+
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
     """Give a temporary path beside ``path`` to write to, and move it into place if the block succeeds.

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -169,3 +170,27 @@ def test_a_last_chunk_of_one_token_does_not_change_the_types() -> None:
     assert features.tokens.dtype == features.pieces.dtype == torch.long
     assert features.tokens.tolist() == ids[1:-1]
     assert model.remember(SESSIONS[:1], model.init_state()).sessions == (1,)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@torch.no_grad()
+def test_the_window_is_the_models_positions_and_nothing_longer_is_read(architecture: Architecture) -> None:
+    encoder = wrap(architecture).encoder
+    positions = min(tiny_model(architecture).config.max_position_embeddings, 4096)
+    assert encoder.window == positions
+    layer = encoder.key_layer
+    assert encoder.states(torch.ones(1, positions, dtype=torch.long), [layer])[layer].shape[1] == positions
+    with pytest.raises(ValueError, match=f"{positions + 1} tokens in one pass, but the window of this model is"):
+        encoder.states(torch.ones(1, positions + 1, dtype=torch.long), [layer])
+
+
+@pytest.mark.parametrize("name", ["n_positions", "max_seq_len"])
+def test_positions_under_another_name_are_respected(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    encoder = wrap().encoder
+    named = SimpleNamespace(**{name: 24})
+    monkeypatch.setattr(encoder, "lm", SimpleNamespace(config=SimpleNamespace(get_text_config=lambda: named)))
+    assert encoder.window == 24
+    monkeypatch.setattr(
+        encoder, "lm", SimpleNamespace(config=SimpleNamespace(get_text_config=lambda: SimpleNamespace()))
+    )
+    assert encoder.window == 4096

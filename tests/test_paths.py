@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 
 import pytest
 
 from mlmf.errors import UserError
-from mlmf.paths import atomic_path, atomic_write_bytes, atomic_write_text, cache_dir, data_dirs, find_data, sha256_of
+from mlmf.paths import (
+    atomic_path,
+    atomic_write_bytes,
+    atomic_write_text,
+    cache_dir,
+    check_writable_folder,
+    data_dirs,
+    find_data,
+    sha256_of,
+)
 
 
 def test_cache_dir_follows_the_environment_and_falls_back_to_home(
@@ -77,3 +87,23 @@ def test_written_files_get_the_permissions_of_ordinary_files(tmp_path: Path) -> 
     (tmp_path / "ordinary").write_text("x")
     atomic_write_text(tmp_path / "atomic", "x")
     assert (tmp_path / "atomic").stat().st_mode == (tmp_path / "ordinary").stat().st_mode
+
+
+def test_a_folder_that_can_be_made_is_accepted_and_not_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for path in (tmp_path, tmp_path / "new" / "deep", Path("relative") / "deep", Path()):
+        check_writable_folder(path, "output_dir")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    for name in ("file", "file/under", "link", "link/under"):
+        blocked = tmp_path / name.split("/")[0]
+        with pytest.raises(UserError, match=f"^output_dir {tmp_path / name}: {blocked} is not a folder"):
+            check_writable_folder(tmp_path / name, "output_dir")
+    # root may write everywhere, so the refusal of the system is put in its place
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != tmp_path)
+    with pytest.raises(UserError, match=f"^output_dir {tmp_path / 'new'}: {tmp_path} cannot be written"):
+        check_writable_folder(tmp_path / "new", "output_dir")

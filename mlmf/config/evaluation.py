@@ -19,6 +19,8 @@ class EvalConfig:
     """Systems under test: no_memory, recent_window, full_context, mlmf."""
     checkpoint: str | None = None
     """Folder of the trained model; the system mlmf needs one."""
+    checkpoint_base: str | None = None
+    """Where the checkpoint's base model is, if not where its name leads: a local path or hub id."""
     base_model: str = "smollm2-135m"
     """Known name, local path or Hugging Face id of the model that answers for the text systems."""
     answer_model: Literal["base", "checkpoint"] = "base"
@@ -69,6 +71,10 @@ class EvalConfig:
             raise UserError(f"max_error_share must be in [0, 1], got {self.max_error_share}")
         if self.answer_model == "checkpoint" and self.checkpoint is None:
             raise UserError("answer_model is checkpoint, but checkpoint is null; give --checkpoint DIR")
+        if self.checkpoint_base is not None and self.checkpoint is None:
+            raise UserError(
+                f"checkpoint_base is {self.checkpoint_base}, but checkpoint is null; give --checkpoint DIR"
+            )
         if not self.system_names:
             raise UserError("system is empty; name at least one")
         if not self.task_names:

@@ -23,6 +23,15 @@ class LoraSettings:
     target_modules: list[str] | None = None
     """Names of the linear layers to adapt; null adapts every linear layer of the decoder blocks."""
 
+    def __post_init__(self) -> None:
+        """Refuse values no adapter can be built from."""
+        if self.r < 0:
+            raise UserError(f"lora.r must be at least 0 (no adapters), got {self.r}")
+        if self.lora_alpha < 1:
+            raise UserError(f"lora.lora_alpha must be at least 1, got {self.lora_alpha}")
+        if not 0.0 <= self.lora_dropout < 1.0:
+            raise UserError(f"lora.lora_dropout must be in [0, 1), got {self.lora_dropout}")
+
 
 @dataclass
 class MLMFConfig:
@@ -90,6 +99,12 @@ class MLMFConfig:
             raise UserError(f"c_s must be at least 2, a turn and the date line of its session, got {self.c_s}")
         if not 0.0 <= self.alpha < 1.0:
             raise UserError(f"alpha must be in [0, 1), got {self.alpha}")
+        if not self.beta > 0.0:
+            raise UserError(f"beta must be above 0, got {self.beta}. For equal weights set gating to false")
+        if not self.epsilon >= 0.0:
+            raise UserError(f"epsilon must be at least 0 nats, got {self.epsilon}")
+        if self.fusion_layers is not None and len(set(self.fusion_layers)) != len(self.fusion_layers):
+            raise UserError(f"fusion_layers names a layer twice: {self.fusion_layers}")
         if self.recall_tokens < 0:
             raise UserError(f"recall_tokens must be at least 0, got {self.recall_tokens}")
         if not (self.working or self.episodic or self.semantic):

@@ -83,6 +83,12 @@ def run_script(main: Callable[[], int]) -> NoReturn:
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        # a full disk, a folder that may not be written to, a file where a folder should be: named by the system itself
+        print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)
+        sys.exit(2)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(130)
@@ -105,12 +111,17 @@ def _leaves(schema: type, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _join_lists(argv: Sequence[str], hints: Mapping[str, Any]) -> list[str]:
-    """Let lists be given as people type them: ``--tasks locco locomo`` becomes ``--tasks ["locco", "locomo"]``."""
+    """Let options be given as people type them.
+
+    ``--tasks locco locomo`` becomes ``--tasks ["locco", "locomo"]``, and a bare ``--overwrite`` becomes ``--overwrite true``.
+    """
     joined: list[str] = []
     rest = list(argv)
     while rest:
         option = rest.pop(0)
         joined.append(option)
+        if hints.get(option.removeprefix("--")) is bool and (not rest or rest[0].startswith("--")):
+            joined.append("true")
         item = _item_type(hints.get(option.removeprefix("--"))) if option.startswith("--") else None
         if item is None:
             continue
@@ -144,7 +155,7 @@ def _config_files(argv: Sequence[str]) -> list[Path]:
 def _check_file(file: Path, schema: type) -> None:
     """Check a file before the library sees it, so that an error can name the file and the key."""
     if not file.is_file():
-        raise UserError(f"config file {file}: no such file")
+        raise UserError(f"config file {file}: {'is a folder' if file.is_dir() else 'no such file'}")
     try:
         with file.open(encoding="utf-8") as stream:  # a stream, so that the error names the file and not a string
             content = yaml.safe_load(stream)

@@ -41,7 +41,7 @@ class TrainConfig:
     per_device_train_batch_size: int = 16
     """Examples per step and process."""
     gradient_accumulation_steps: int = 1
-    """Batches per optimiser step; the loss is the mean over all their labelled tokens, whatever the split."""
+    """Batches per optimiser step; L_gen is the mean over all their labelled tokens, L_ret the mean of theirs."""
     learning_rate: float = 3e-4
     """Peak rate of the LoRA adapters."""
     copied_learning_rate: float = 2e-4
@@ -99,12 +99,20 @@ class TrainConfig:
     def __post_init__(self) -> None:
         """Refuse values no run can use."""
         positive = ("num_train_epochs", "per_device_train_batch_size", "gradient_accumulation_steps", "logging_steps")
-        for name in (*positive, "max_target_tokens", "save_total_limit"):
+        for name in (*positive, "max_target_tokens", "max_reply_context", "save_total_limit"):
             if getattr(self, name) < 1:
                 raise UserError(f"{name} must be at least 1, got {getattr(self, name)}")
         for name in ("distractor_sessions", "tbptt_sessions", "save_steps", "warmup_steps", "lambda_ramp_steps"):
             if getattr(self, name) < 0:
                 raise UserError(f"{name} must be at least 0, got {getattr(self, name)}")
+        rates = ("learning_rate", "copied_learning_rate", "fresh_learning_rate", "gate_learning_rate")
+        for name in (*rates, "weight_decay", "lambda_ret", "entropy_weight"):
+            if not 0.0 <= getattr(self, name) < float("inf"):
+                raise UserError(f"{name} must be a number of at least 0, got {getattr(self, name)}")
+        if not self.max_grad_norm > 0.0:
+            raise UserError(
+                f"max_grad_norm must be above 0, got {self.max_grad_norm}; for no clipping give a large number"
+            )
         if self.max_steps is not None and self.max_steps < 1:
             raise UserError(f"max_steps must be at least 1 or null, got {self.max_steps}")
         if not self.objectives:

@@ -70,12 +70,13 @@ class _Conversation(ExactRecord):
     questions: list[_Question] = Field(default_factory=list)
 
 
-def load_jsonl(path: Path) -> tuple[Conversation, ...]:
+def load_jsonl(path: str | Path) -> tuple[Conversation, ...]:
     """Read and validate a file in the format above.
 
     Raises:
         UserError: the first fault, as ``file:line: sessions[2].turns[0].text: ...``.
     """
+    path = Path(path)
     lines = list(json_lines(read_text(path), path.name))
     if not lines:
         raise UserError(f"{path}: holds no conversation. {HINT}")
@@ -147,13 +148,13 @@ def _question(
     )
 
 
-def dump_jsonl(conversations: Iterable[Conversation], path: Path) -> None:
+def dump_jsonl(conversations: Iterable[Conversation], path: str | Path) -> None:
     """Write conversations in the format above, all or nothing.
 
     What the format cannot say is lost: ``evidence_status`` other than ok and none, and the order of ``speakers``.
     """
     lines = (json.dumps(_as_json(one), ensure_ascii=False) for one in conversations)
-    atomic_write_text(path, "".join(f"{line}\n" for line in lines))
+    atomic_write_text(Path(path), "".join(f"{line}\n" for line in lines))
 
 
 def _as_json(conversation: Conversation) -> dict[str, Any]:

@@ -76,7 +76,7 @@ class _Dialogue(Record):
     rounds: str
 
 
-def load_locco(size: Size = "standard", *, path: Path | None = None) -> tuple[Conversation, ...]:
+def load_locco(size: Size = "standard", *, path: str | Path | None = None) -> tuple[Conversation, ...]:
     """Read the dialogues. A conversation's id is the user's position in the file; there are no questions yet.
 
     Args:
@@ -95,6 +95,7 @@ def load_locco(size: Size = "standard", *, path: Path | None = None) -> tuple[Co
             raise UserError(f"{file}: the copy inside the package is damaged; reinstall mlmf")
         text = decode(data, file)
     else:
+        path = Path(path)
         file, text = path.name, _read_own(path)
     users = parse_json(text, file)
     if not isinstance(users, list):
@@ -158,15 +159,19 @@ class Probe(_ProbeLine):
     """File and line it was read from, for messages."""
 
 
-def load_probes(split: Literal["train", "test"] | Path = "test") -> tuple[Probe, ...]:
+def load_probes(split: str | Path = "test") -> tuple[Probe, ...]:
     """Read probes: ``train`` (880 on 40 users), ``test`` (352 on 16 other users), or a file of one's own.
+
+    Args:
+        split: ``train``, ``test`` or the path of a file.
 
     Raises:
         UserError: unknown split, unreadable or empty file, a malformed line, or an id used twice.
     """
-    if isinstance(split, str) and split not in PROBE_FILES:
+    path = FILES / PROBE_FILES[split] if isinstance(split, str) and split in PROBE_FILES else Path(split)
+    # one bare word that leads nowhere is more likely a misspelt split than the name of a file
+    if isinstance(split, str) and split.isidentifier() and not path.is_file():
         raise unknown_name("probe split", split, PROBE_FILES)
-    path = FILES / PROBE_FILES[split] if isinstance(split, str) else split
     probes = tuple(_probe(value, where) for where, value in json_lines(read_text(path), path.name))
     if not probes:
         raise UserError(f"{path}: holds no probe")

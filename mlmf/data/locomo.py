@@ -65,7 +65,7 @@ class _Sample(Record):
 
 
 def load_locomo(
-    path: Path | None = None, *, captions: bool = True, allow_unknown_data: bool = False
+    path: str | Path | None = None, *, captions: bool = True, allow_unknown_data: bool = False
 ) -> tuple[Conversation, ...]:
     """Read LoCoMo, or another file in its layout.
 
@@ -80,7 +80,7 @@ def load_locomo(
     Raises:
         UserError: no file, a file with another sha256 that was not allowed, or a malformed record.
     """
-    path = path or find_data(LOCOMO_FILE, HOW_TO_GET_LOCOMO)
+    path = find_data(LOCOMO_FILE, HOW_TO_GET_LOCOMO) if path is None else Path(path)
     text = read_text(path)
     if not allow_unknown_data and (found := sha256_of(path)) != LOCOMO_SHA256:
         raise UserError(

@@ -63,11 +63,12 @@ def msc_files(split: str, sessions: Sequence[int] = SESSIONS) -> tuple[Path, ...
     return tuple(find_data(f"msc/dialogue_session_{number}_{split}.jsonl", HOW_TO_GET_MSC) for number in sessions)
 
 
-def load_msc_file(path: Path) -> tuple[Conversation, ...]:
+def load_msc_file(path: str | Path) -> tuple[Conversation, ...]:
     """Read one file in MSC's layout: earlier dialogues as sessions in order, then the current one.
 
     A conversation's id is that of its first dialogue and its number of sessions, ``valid_0/3``.
     """
+    path = Path(path)
     lines = list(json_lines(read_text(path), path.name))
     if not lines:
         raise UserError(f"{path}: holds no conversation")

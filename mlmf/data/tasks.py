@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from mlmf.data.jsonl import load_jsonl
@@ -21,9 +22,18 @@ from mlmf.data.locco import (
 )
 from mlmf.data.locomo import HOW_TO_GET_LOCOMO, LOCOMO_FILE, LOCOMO_SHA256, load_locomo
 from mlmf.data.msc import load_msc_file, msc_files
+from mlmf.data.synthetic import recall_conversations
 from mlmf.errors import UserError, unknown_name
 from mlmf.paths import find_data, sha256_of
 from mlmf.types import Conversation
+
+RECALL_SIZES = {"train": 400, "test": 40}
+"""Conversations in each split of ``recall``; for more, see :func:`mlmf.data.synthetic.recall_conversations`."""
+RECALL_SHA256 = {
+    "train": "24302c82f1791406f781a5c42eeab7051d8ec370b3d48097656388f4493b4bf7",
+    "test": "98391915766c9d495adf9c51e601e0f06e5b362cfa1fdbab664cbd68cff5a29b",
+}
+"""Of the records of each split: they are the same on every machine, or the report says that they are not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +78,7 @@ def load_task(
     * ``locco_l``: the 20 long histories, without questions unless ``probes`` brings some.
     * ``locomo``: all ten conversations, or ``data_file`` in LoCoMo's layout.
     * ``msc``: sessions 2 and 3 of ``split`` (``valid`` by default), or ``data_file``; no questions.
+    * ``recall``: invented dialogues made by :mod:`mlmf.data.synthetic`, the ``test`` ones by default, or ``train``.
     * ``jsonl``: ``data_file`` in the format of :mod:`mlmf.data.jsonl`.
 
     Args:
@@ -90,8 +101,10 @@ def load_task(
         raise UserError(
             f"probes: are questions about LOCCO users; task {name!r} takes its questions from its data file"
         )
-    if split and (request.data_file or request.probes or name not in ("locco", "msc")):
-        raise UserError(f"split: {split!r} has no meaning here; only locco and msc on their own files have splits")
+    if split and (request.data_file or request.probes or name not in ("locco", "msc", "recall")):
+        raise UserError(
+            f"split: {split!r} has no meaning here; only locco and msc on their own files, and recall, have splits"
+        )
     return TASKS[name](request)
 
 
@@ -145,6 +158,20 @@ def _msc(request: _Request) -> LoadedData:
     return LoadedData(request.task, conversations, " + ".join(path.name for path in paths), digest, is_pinned=False)
 
 
+def _recall(request: _Request) -> LoadedData:
+    if request.data_file:
+        raise UserError(
+            f"data_file: task 'recall' makes its dialogues itself; to read {request.data_file}, use task 'jsonl'"
+        )
+    split = request.split or "test"
+    if split not in RECALL_SIZES:
+        raise unknown_name("split of recall", split, RECALL_SIZES)
+    conversations = recall_conversations(split, RECALL_SIZES[split])
+    content = json.dumps([asdict(one) for one in conversations], default=str)
+    digest = hashlib.sha256(content.encode()).hexdigest()
+    return LoadedData(request.task, conversations, f"recall {split}", digest, is_pinned=digest == RECALL_SHA256[split])
+
+
 def _jsonl(request: _Request) -> LoadedData:
     path = request.data_file
     if path is None:
@@ -157,5 +184,6 @@ TASKS: dict[str, Callable[[_Request], LoadedData]] = {
     "locco_l": _locco,
     "locomo": _locomo,
     "msc": _msc,
+    "recall": _recall,
     "jsonl": _jsonl,
 }

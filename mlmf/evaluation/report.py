@@ -12,6 +12,8 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from mlmf.data.locco import LOCCO_SHA256, PROBE_SHA256
+from mlmf.data.locomo import LOCOMO_SHA256
 from mlmf.evaluation.samples import Sample
 
 SHOWN_SAMPLES = 10
@@ -19,6 +21,7 @@ SHOWN_LINES = 3
 SHOWN_CHARACTERS = 160
 HEADER_CHARACTERS = 10
 CONTROL = "always abstain"
+_PUBLISHED = {*LOCCO_SHA256.values(), LOCOMO_SHA256}
 Results = Mapping[str, Any]
 Grid = tuple[list[str], list[list[str]]]
 
@@ -37,11 +40,7 @@ def first_line(results: Sequence[Results]) -> str:
 
 def warnings(results: Sequence[Results]) -> list[str]:
     """Sentences about what makes the numbers not comparable with others."""
-    lines = []
-    for source, sha256 in dict.fromkeys(
-        (entry["data"]["source"], entry["data"]["sha256"]) for entry in results if not entry["data"]["is_pinned"]
-    ):
-        lines.append(f"Unpinned data: {source} (sha256 {sha256[:12]}) is not a published benchmark file.")
+    lines = list(dict.fromkeys(line for entry in results for line in _unpinned(entry)))
     for entry in results:
         n = entry["n"]
         if n["failed"]:
@@ -50,6 +49,24 @@ def warnings(results: Sequence[Results]) -> list[str]:
                 f"{entry['system']} on {entry['task']}: {n['failed']:,} of {n['effective']:,} questions failed and are "
                 f"left out of its means; counted as zero, answerable F1 is {zero}."
             )
+    return lines
+
+
+def _unpinned(entry: Results) -> list[str]:
+    """Which file makes the data other than the benchmark; nobody takes their own conversations for one."""
+    data = entry["data"]
+    if data["is_pinned"] or entry["task"] == "jsonl":
+        return []
+    lines = []
+    if data["sha256"] not in _PUBLISHED:
+        lines.append(
+            f"Unpinned data: {data['source']} (sha256 {data['sha256'][:12]}) is not a published benchmark file."
+        )
+    if data["probes_source"] and data["probes_sha256"] not in PROBE_SHA256.values():
+        lines.append(
+            f"Unpinned questions: {data['probes_source']} (sha256 {data['probes_sha256'][:12]}) is not a file of probes "
+            "that comes with mlmf."
+        )
     return lines
 
 
@@ -110,8 +127,9 @@ def markdown_report(results: Sequence[Results], samples: Mapping[tuple[str, str]
             parts.append(f"F1 by category:\n\n{_markdown(category_grid(entries))}")
         parts.append(_notes(entries[0]))
         for entry in entries:
-            parts.append(f"### {task}, {entry['system']}: {SHOWN_SAMPLES} answers")
-            parts.append(_sample_table(samples[task, entry["system"]], seed))
+            shown = _shown(samples[task, entry["system"]], seed)
+            parts.append(f"### {task}, {entry['system']}: {len(shown)} answer{'' if len(shown) == 1 else 's'}")
+            parts.append(_sample_table(shown))
     return "\n\n".join(parts) + "\n"
 
 
@@ -187,12 +205,16 @@ def _notes(entry: Results) -> str:
     return text
 
 
-def _sample_table(samples: Sequence[Sample], seed: int) -> str:
+def _shown(samples: Sequence[Sample], seed: int) -> list[Sample]:
     numbers = range(len(samples))
     chosen = sorted(random.Random(seed).sample(numbers, min(SHOWN_SAMPLES, len(samples))))
+    return [samples[number] for number in chosen]
+
+
+def _sample_table(samples: Sequence[Sample]) -> str:
     header = ["question", "gold", "answer", "score", "recalled"]
     rows = []
-    for sample in (samples[number] for number in chosen):
+    for sample in samples:
         gold = "(not in the conversation)" if sample.is_trap else sample.gold or ""
         answer = sample.prediction if sample.status == "ok" else f"(failed: {sample.error})"
         lines = " / ".join(

@@ -5,8 +5,8 @@ Schema version 1. Keys are always present and always in this order; a number tha
 * ``schema_version``: 1
 * ``system``, ``task``: names
 * ``settings``: everything that may have changed an answer; equal to ``settings.json``
-* ``data``: ``source`` (file name), ``sha256``, ``is_pinned`` (whether that is the published file), ``probes_source`` and
-  ``probes_sha256`` (where the questions come from another file)
+* ``data``: ``source`` (file name), ``sha256``, ``is_pinned`` (whether data and questions are the published ones),
+  ``probes_source`` and ``probes_sha256`` (where the questions come from another file)
 * ``seeds``: the seeds of this run
 * ``n``: ``original`` (questions of the task), ``effective`` (asked), ``failed``
 * ``is_limited``: whether fewer questions were asked than the task has

@@ -7,6 +7,7 @@ Files in ``output_dir``::
     <task>/<system>/samples.jsonl     one line per question, written as it is answered
     <task>/<system>/settings.json     what those answers were made with
     <task>/<system>/results.json      the scores
+    <task>/<system>/.lock             held while a run writes there
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -30,8 +31,8 @@ from mlmf.errors import UserError, unknown_name
 from mlmf.evaluation.report import markdown_report, terminal_report
 from mlmf.evaluation.results import SCHEMA_VERSION, build_results, write_json
 from mlmf.evaluation.runner import Runner
-from mlmf.evaluation.samples import Sample, SampleFile
-from mlmf.paths import atomic_write_text, sha256_of
+from mlmf.evaluation.samples import Sample, SampleFile, sole_writer
+from mlmf.paths import atomic_write_text, check_writable_folder, sha256_of
 from mlmf.systems.build import answer_model_loader, build_system, check_systems
 from mlmf.tiny import tiny_tokenizer
 from mlmf.types import Conversation
@@ -59,9 +60,28 @@ def run_evaluation(config: EvalConfig) -> Outcome:
             where that is possible.
     """
     check_systems(config)
+    output_dir = Path(config.output_dir)
+    for folder in (
+        output_dir,
+        *(output_dir / task / name for task in config.task_names for name in config.system_names),
+    ):
+        check_writable_folder(folder, "output_dir")
     tasks = {name: _load(name, config) for name in config.task_names}
     selected = {name: select_questions(data, config.conversations, config.limit) for name, data in tasks.items()}
     count_tokens = _token_counter(config)
+    with ExitStack() as locks:
+        for task in tasks:
+            for name in config.system_names:
+                locks.enter_context(sole_writer(output_dir / task / name))
+        return _answer_all(config, tasks, selected, count_tokens)
+
+
+def _answer_all(
+    config: EvalConfig,
+    tasks: dict[str, LoadedData],
+    selected: dict[str, tuple[Conversation, ...]],
+    count_tokens: Callable[[str], int],
+) -> Outcome:
     answer_model = answer_model_loader(config)
     output_dir = Path(config.output_dir)
     pairs = [(task, name) for name in config.system_names for task in tasks]
@@ -115,10 +135,16 @@ def select_questions(data: LoadedData, wanted: Sequence[str] | None, limit: int 
             selected.append(replace(conversation, questions=questions))
         left = None if left is None else left - len(questions)
     if not selected:
-        raise UserError(
-            f"{data.source}: task {data.task} has no questions to ask; give --probes FILE or another --data_file"
-        )
+        raise UserError(f"{data.source}: task {data.task} has no questions to ask; {_way_to_questions(data.task)}")
     return tuple(selected)
+
+
+def _way_to_questions(task: str) -> str:
+    if task.startswith("locco"):
+        return "give --probes FILE"
+    if task == "jsonl":
+        return 'add "questions" to its conversations (`python -m pydoc mlmf.data.jsonl` describes them)'
+    return "give another --data_file" if task == "locomo" else "choose another task"
 
 
 def _load(task: str, config: EvalConfig) -> LoadedData:
@@ -141,10 +167,14 @@ def _settings(system: str, config: EvalConfig, data: LoadedData) -> dict[str, An
         "max_new_tokens": config.max_new_tokens,
         "seed": config.seed,
         "checkpoint_sha256": None,
+        "checkpoint_base": None,
     }
     is_mlmf = system == "mlmf"
     if config.checkpoint is not None and (is_mlmf or config.answer_model == "checkpoint"):
         settings["checkpoint_sha256"] = _folder_sha256(Path(config.checkpoint))
+        if config.checkpoint_base is not None:
+            # the last part only: results name no place on the machine they come from
+            settings["checkpoint_base"] = Path(config.checkpoint_base).name
     if not is_mlmf:
         from_base = config.answer_model == "base"
         settings |= {"answer_model": config.answer_model, "base_model": config.base_model if from_base else None}

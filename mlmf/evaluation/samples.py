@@ -9,15 +9,19 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
+
+from filelock import FileLock, Timeout
 
 from mlmf.errors import UserError
 from mlmf.paths import atomic_write_text
 
 Key = tuple[str, int]
+LOCK_FILE = ".lock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,30 @@ class Sample:
     def key(self) -> Key:
         """What identifies the question within its task."""
         return (self.conversation_id, self.index)
+
+
+@contextmanager
+def sole_writer(folder: Path) -> Iterator[None]:
+    """Keep other runs out of the folder of a task and system while the block runs.
+
+    The folder is made, and the lock file stays in it: removing that could take the lock from the next run. A process that
+    dies gives its lock back.
+
+    Raises:
+        UserError: another run is at work there.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder / LOCK_FILE)
+    try:
+        lock.acquire(blocking=False)
+    except Timeout as error:
+        raise UserError(
+            f"{folder}: another run is writing here; wait until it ends, or give another --output_dir"
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 class SampleFile:

@@ -19,6 +19,7 @@ from mlmf.errors import UserError
 from mlmf.memory.describe import describe
 from mlmf.memory.graph import to_networkx
 from mlmf.memory.nodes import Node
+from mlmf.paths import atomic_path, check_writable_folder
 
 __all__ = ["STATE_FORMAT", "MemoryState", "Node", "pad_to"]
 
@@ -165,8 +166,17 @@ class MemoryState:
         return i
 
     def save(self, path: str | Path) -> None:
-        """Write one safetensors file, atomically. It holds what the conversation told the model, and no weights."""
+        """Write one safetensors file, atomically. It holds what the conversation told the model, and no weights.
+
+        Parent folders are created.
+
+        Raises:
+            UserError: ``path`` is a folder, or its folder cannot be made or written.
+        """
         path = Path(path)
+        if path.is_dir():
+            raise UserError(f"path {path}: is a folder; give the file to write, such as {path / 'memory.safetensors'}")
+        check_writable_folder(path.parent, "path")
         meta = {
             "format": STATE_FORMAT,
             "fingerprint": self.fingerprint,
@@ -174,9 +184,8 @@ class MemoryState:
             "latest": json.dumps(self.latest),
             "nodes": json.dumps([[asdict(node) for node in row] for row in self.nodes], ensure_ascii=False),
         }
-        partial = path.with_name(f".{path.name}.partial")
-        save_file({name: t.detach().contiguous().cpu() for name, t in self._tensors().items()}, partial, meta)
-        partial.replace(path)
+        with atomic_path(path) as temporary:
+            save_file({name: t.detach().contiguous().cpu() for name, t in self._tensors().items()}, temporary, meta)
 
     @classmethod
     def load(cls, path: str | Path, device: torch.device | str = "cpu") -> MemoryState:

@@ -75,7 +75,12 @@ def _mlmf(config: EvalConfig, answer_model: LanguageModelLoader) -> MemorySystem
     from mlmf.systems.mlmf import MLMFSystem
 
     assert config.checkpoint is not None
-    return MLMFSystem.from_checkpoint(config.checkpoint, device=config.device, max_new_tokens=config.max_new_tokens)
+    return MLMFSystem.from_checkpoint(
+        config.checkpoint,
+        base_model=config.checkpoint_base,
+        device=config.device,
+        max_new_tokens=config.max_new_tokens,
+    )
 
 
 def _load_answer_model(config: EvalConfig) -> LanguageModel:
@@ -83,7 +88,7 @@ def _load_answer_model(config: EvalConfig) -> LanguageModel:
         from mlmf.systems.mlmf import language_model
 
         assert config.checkpoint is not None
-        return language_model(config.checkpoint, config.device)
+        return language_model(config.checkpoint, base_model=config.checkpoint_base, device=config.device)
     # here, not at the top: reading the table of systems must not load torch
     from mlmf.base_model import load_base
     from mlmf.llm.local import LocalLanguageModel

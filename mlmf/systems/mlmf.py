@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from mlmf.base_model import resolve_base
+from mlmf.checkpoint import read_config
+from mlmf.errors import UserError
 from mlmf.llm.local import LocalLanguageModel
 from mlmf.memory.state import MemoryState
 from mlmf.model import MLMFModel
@@ -23,13 +26,26 @@ class MLMFSystem(MemorySystem):
         self.state: MemoryState = model.init_state()
 
     @classmethod
-    def from_checkpoint(cls, path: str | Path, *, device: str | None = None, max_new_tokens: int = 24) -> MLMFSystem:
+    def from_checkpoint(
+        cls,
+        path: str | Path,
+        *,
+        base_model: str | None = None,
+        device: str | None = None,
+        max_new_tokens: int = 24,
+    ) -> MLMFSystem:
         """Load a checkpoint folder.
+
+        Args:
+            path: the folder.
+            base_model: where the base model is, if not where its name in the checkpoint leads.
+            device: by default CUDA where there is one.
+            max_new_tokens: the longest answer, in tokens.
 
         Raises:
             UserError: not a checkpoint, or its base model cannot be found.
         """
-        return cls(MLMFModel.from_pretrained(path, device=device), max_new_tokens=max_new_tokens)
+        return cls(_load(path, base_model, device), max_new_tokens=max_new_tokens)
 
     def reset(self) -> None:
         """Start with empty memory."""
@@ -44,7 +60,25 @@ class MLMFSystem(MemorySystem):
         return self.model.answer_all(queries, self.state, self.max_new_tokens)
 
 
-def language_model(checkpoint: str | Path, device: str | None = None) -> LocalLanguageModel:
-    """The checkpoint's own language model, adapters and all, without any memory: the control for the text systems."""
-    model = MLMFModel.from_pretrained(checkpoint, device=device).eval()
+def language_model(
+    checkpoint: str | Path, *, base_model: str | None = None, device: str | None = None
+) -> LocalLanguageModel:
+    """The checkpoint's own language model, adapters and all, without any memory: the control for the text systems.
+
+    Arguments and errors are those of :meth:`MLMFSystem.from_checkpoint`.
+    """
+    model = _load(checkpoint, base_model, device).eval()
     return LocalLanguageModel(model.lm, model.tokenizer)
+
+
+def _load(checkpoint: str | Path, base_model: str | None, device: str | None) -> MLMFModel:
+    if base_model is None:
+        name = read_config(checkpoint).base_model
+        try:
+            resolve_base(name)
+        except UserError as error:
+            raise UserError(
+                f"checkpoint {checkpoint}: its base model {name!r} cannot be found; say where it is with "
+                f"--checkpoint_base. {error}"
+            ) from error
+    return MLMFModel.from_pretrained(checkpoint, base_model=base_model, device=device)

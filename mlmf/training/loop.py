@@ -6,6 +6,7 @@ import json
 import logging
 import math
 import signal
+import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ from types import FrameType
 from typing import Any
 
 import torch
-from accelerate import Accelerator
+from accelerate import Accelerator, PartialState
 from accelerate.utils import DistributedDataParallelKwargs, set_seed
 from datasets import Dataset
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -56,6 +57,7 @@ class Trainer:
         self.config = config
         set_seed(config.seed)
         self.accelerator = Accelerator(
+            cpu=PartialState().device.type == "cpu",
             log_with="wandb" if config.report_to == "wandb" else None,
             project_dir=config.output_dir,
             kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=True)],
@@ -64,7 +66,7 @@ class Trainer:
         self.folder = RunFolder(Path(config.output_dir))
         self.config_yaml = config_yaml
         if config.attn_implementation or self.accelerator.device.type == "cpu":
-            model.lm.set_attn_implementation(config.attn_implementation or "eager")
+            _set_attention(model, config.attn_implementation or "eager")
         self.examples, self.examples_key = self._examples(conversations)
         self.features = FeatureCache(model, cache_dir())
         self._read_sessions(conversations)
@@ -97,7 +99,9 @@ class Trainer:
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         if self.accelerator.is_main_process:
             began = time.perf_counter()
-            with Progress(*columns) as progress:
+            if not sys.stderr.isatty():
+                logger.info("reading the sessions that are not in the cache, of %d", len(sessions))
+            with Progress(*columns, disable=not sys.stderr.isatty()) as progress:
                 tokens = self.features.fill(sessions, progress)
             seconds = time.perf_counter() - began
             if tokens:
@@ -123,8 +127,9 @@ class Trainer:
         batches = []
         for start in range(0, len(indices), round_size):
             everyone = indices[start : start + round_size]
-            mine = everyone[accelerator.process_index * self.batch_size :][: self.batch_size]
-            # in the last, shorter round of an epoch a process without an example repeats one: all must take part
+            rank, processes = accelerator.process_index, accelerator.num_processes
+            mine = everyone[len(everyone) * rank // processes : len(everyone) * (rank + 1) // processes]
+            # where the last round of an epoch has fewer examples than processes, one is repeated: all must take part
             part = mine or everyone[:1]
             batches.append(self.collator([{**self.examples[i], "index": i, "epoch": epoch} for i in part]))
         return batches
@@ -137,7 +142,7 @@ class Trainer:
     # ---------------------------------------------------------------- steps
 
     def step(self, step: int) -> tuple[Losses, int]:
-        """One optimiser step; returns the last batch's losses and the tokens read by this process."""
+        """One optimiser step; returns its losses over all batches and processes, and the tokens this process read."""
         config, accelerator = self.config, self.accelerator
         batches = self._step_batches(step)
         labels = torch.tensor(float(sum(b.n_labels for b in batches)), device=accelerator.device)
@@ -145,11 +150,15 @@ class Trainer:
         ramp = config.lambda_ramp_steps
         lambda_ret = config.lambda_ret * (1.0 if ramp == 0 else min(1.0, step / ramp))
         self.objective.train()
+        parts: list[tuple[Losses, int]] = []
         for number, batch in enumerate(batches):
             last = number == len(batches) - 1
             with nullcontext() if last else accelerator.no_sync(self.objective):
-                losses: Losses = self.objective(batch, lambda_ret, labels_per_batch)
-                accelerator.backward(losses.total / len(batches))
+                part: Losses = self.objective(batch, lambda_ret, labels_per_batch)
+                accelerator.backward(part.total / len(batches))
+            parts.append((part, batch.n_labels))
+        # over all processes: if the loss of one is not finite, all stop here and none waits for it
+        losses = self._over_step(parts)
         if not math.isfinite(losses.total.item()):
             raise UserError(
                 f"the loss is {losses.total.item()} at step {step + 1}: lower learning_rate or gate_learning_rate; "
@@ -161,6 +170,18 @@ class Trainer:
         self.optimiser.step()
         self.optimiser.zero_grad()
         return losses, sum(batch.n_tokens for batch in batches)
+
+    def _over_step(self, parts: Sequence[tuple[Losses, int]]) -> Losses:
+        """Means over the batches and processes of a step; the cross-entropy over all its labelled tokens."""
+        rows = [
+            [n_labels, n_labels * one.gen, one.total.item(), one.ret, one.hinge, one.spread, *one.gates]
+            for one, n_labels in parts
+        ]
+        sums = torch.tensor(rows, device=self.accelerator.device).sum(0)
+        labels, gen, *others = self.accelerator.reduce(sums, "sum").tolist()
+        count = len(parts) * self.accelerator.num_processes
+        total, ret, hinge, spread, *gates = (value / count for value in others)
+        return Losses(torch.tensor(total), gen / labels, ret, hinge, gates, spread)
 
     def train(self) -> Path:
         """Run to the end, or to Ctrl-C; returns the folder of the final model.
@@ -185,13 +206,14 @@ class Trainer:
             self.accelerator.init_trackers("mlmf", config=asdict(config), init_kwargs=names)
         with _Interrupts(self):
             self._steps(start)
-        self.accelerator.end_training()
-        if self.stop_requested:
-            raise KeyboardInterrupt
-        if self.accelerator.is_main_process:
+        if self.accelerator.is_main_process and not self.stop_requested:
             self.model.eval()
             checkpoint.save(self.model, self.folder.final, self._facts())
         self.accelerator.wait_for_everyone()
+        # last: it also ends the group of processes
+        self.accelerator.end_training()
+        if self.stop_requested:
+            raise KeyboardInterrupt
         return self.folder.final
 
     def _steps(self, start: int) -> None:
@@ -212,6 +234,7 @@ class Trainer:
             if stopping or (config.save_steps and done % config.save_steps == 0 and done < self.total_steps):
                 self._save(done)
             if stopping:
+                self.stop_requested = True  # on every process, whichever of them was asked
                 return
 
     def _log(self, step: int, window: Sequence[Losses], tokens_per_s: float, left_s: float) -> None:
@@ -264,6 +287,14 @@ class Trainer:
             return self.stop_requested
         flag = torch.tensor(float(self.stop_requested), device=self.accelerator.device)
         return bool(self.accelerator.reduce(flag, "sum").item())
+
+
+def _set_attention(model: MLMFModel, name: str) -> None:
+    try:
+        model.lm.set_attn_implementation(name)
+    except (ValueError, ImportError) as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(f"attn_implementation {name!r} cannot be used: {reason} Give eager, sdpa or null") from error
 
 
 class _Interrupts:

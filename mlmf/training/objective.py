@@ -44,7 +44,8 @@ class Objective(nn.Module):
             batch: the examples.
             lambda_ret: weight of the retention loss at this step.
             labels_in_step: labelled tokens of the whole optimiser step, divided by its number of batches, so that
-                the summed gradients are those of the mean over all its tokens however they are split.
+                the gradients of L_gen are those of the mean over all its tokens however they are split. L_ret is a
+                mean over the nodes of a batch.
         """
         model = self.model
         state = model.init_state(len(batch.queries))

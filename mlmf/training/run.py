@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 from pathlib import Path
 
+import torch
 from accelerate import PartialState
 
 from mlmf.config.parse import dump_config
@@ -22,14 +24,30 @@ TRAINING_SPLIT = {"locco": "train", "msc": "valid"}
 """What each task trains on unless told otherwise; tasks without splits are not listed."""
 
 
+SCORED_ON = {"locomo": "locomo", "recall": "recall"}
+"""The evaluation task that goes with a training task; the others are scored on LOCCO."""
+
+
 def run_training(config: TrainConfig) -> Path | None:
     """Train as ``config`` says; returns the folder of the final model, or ``None`` after a dry run."""
     resuming = config.resume_from_checkpoint is not None
     if not config.dry_run:
         # before anything slow: a run that may not write its folder should say so at once
-        RunFolder(Path(config.output_dir)).check(resume=resuming, overwrite=config.overwrite_output_dir)
+        folder = RunFolder(Path(config.output_dir))
+        folder.check(resume=resuming, overwrite=config.overwrite_output_dir)
+        if config.resume_from_checkpoint not in (None, "latest"):
+            folder.find(str(config.resume_from_checkpoint))
     conversations = load_conversations(config)
-    device = str(PartialState().device)  # each process of a launch has its own
+    # accelerate joins processes that have no GPU only where it is told that they have none
+    process = PartialState(cpu=not torch.accelerator.is_available())
+    device = str(process.device)  # each process of a launch has its own
+    if process.num_processes == 1 and {"MASTER_ADDR", "ACCELERATE_USE_CPU"} <= os.environ.keys():
+        logger.warning(
+            "accelerate launch --cpu started one process, whatever --num_processes says; for several without a GPU: "
+            "torchrun --nproc_per_node 2 train.py ..."
+        )
+    if not process.is_main_process:
+        logging.getLogger("mlmf").setLevel(logging.WARNING)
     if config.init_from is not None:
         model = MLMFModel.from_pretrained(config.init_from, device=device)
         model.config.recall_nodes, model.config.recall_tokens = config.model.recall_nodes, config.model.recall_tokens
@@ -52,7 +70,10 @@ def run_training(config: TrainConfig) -> Path | None:
     final = trainer.train()
     if trainer.accelerator.is_main_process:
         logger.info("model: %s", final)
-        logger.info("score it: python evaluate.py --system mlmf --checkpoint %s --tasks locco", final)
+        data = (
+            f"jsonl --data_file {config.data_file}" if config.task == "jsonl" else SCORED_ON.get(config.task, "locco")
+        )
+        logger.info("score it: python evaluate.py --system mlmf --checkpoint %s --task %s", final, data)
     return final
 
 

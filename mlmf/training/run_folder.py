@@ -14,17 +14,19 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from mlmf import __version__, checkpoint
 from mlmf.errors import UserError
 from mlmf.model import MLMFModel
-from mlmf.paths import atomic_folder, atomic_write_text
+from mlmf.paths import atomic_folder, atomic_write_text, check_writable_folder
 from mlmf.training.optimiser import MasterAdamW
 
 logger = logging.getLogger(__name__)
 
 PACKAGES = ("torch", "transformers", "peft", "accelerate", "datasets")
+LEFT_BY_A_RUN = ("config.yaml", "environment.json", "metrics.jsonl", "checkpoints", "final", "wandb")
 STATE, OPTIMISER = "trainer_state.json", "optimiser.safetensors"
 
 
@@ -44,8 +46,7 @@ class RunFolder:
         Raises:
             UserError: it is not empty, and neither resuming nor overwriting was asked for.
         """
-        if self.path.is_file():
-            raise UserError(f"output_dir {self.path} is a file: give a folder")
+        check_writable_folder(self.path, "output_dir")
         if self._is_used() and not resume and not overwrite:
             raise UserError(
                 f"output_dir {self.path} is not empty. Choose another, go on with "
@@ -53,10 +54,14 @@ class RunFolder:
             )
 
     def prepare(self, *, resume: bool, overwrite: bool) -> None:
-        """Create the folder, or empty it where ``overwrite`` says so; raises as :meth:`check` does."""
+        """Create the folder; ``overwrite`` removes what an earlier run left there, and nothing else."""
         self.check(resume=resume, overwrite=overwrite)
-        if self._is_used() and not resume:
-            shutil.rmtree(self.path)
+        for name in () if resume else LEFT_BY_A_RUN:
+            old = self.path / name
+            if old.is_dir():
+                shutil.rmtree(old)
+            else:
+                old.unlink(missing_ok=True)
         self.path.mkdir(parents=True, exist_ok=True)
 
     def _is_used(self) -> bool:
@@ -112,7 +117,10 @@ class RunFolder:
         Raises:
             UserError: it belongs to a run with other data or settings.
         """
-        saved = json.loads((folder / STATE).read_text(encoding="utf-8"))
+        try:
+            saved = json.loads((folder / STATE).read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise UserError(f"{folder / STATE} is damaged: {error}. {self._others(folder)}") from error
         for key, value in facts.items():
             if saved.get(key) != value:
                 raise UserError(
@@ -120,10 +128,17 @@ class RunFolder:
                     "resume with the same settings, or start anew in another output_dir"
                 )
         checkpoint.load_weights(model, folder / "model")
-        tensors = load_file(folder / OPTIMISER)
+        try:
+            tensors = load_file(folder / OPTIMISER)
+        except (OSError, SafetensorError) as error:
+            raise UserError(f"{folder / OPTIMISER} is damaged: {error}. {self._others(folder)}") from error
         torch.set_rng_state(tensors.pop("rng"))
         optimiser.load_tensors(tensors)
         return int(saved["step"])
+
+    def _others(self, damaged: Path) -> str:
+        left = sorted(str(p) for p in self.checkpoints.glob("step_*") if p.name != damaged.name)
+        return f"Resume from {left[-1]}" if left else "There is no other checkpoint: start over in another output_dir"
 
     def truncate_log(self, step: int) -> None:
         """Forget log lines after ``step``: they are written again."""

@@ -55,6 +55,7 @@ def test_every_config_in_the_repository_parses(path: Path) -> None:
         ({"limit": 0}, "limit must be at least 1, got 0"),
         ({"max_error_share": 1.5}, r"max_error_share must be in \[0, 1\], got 1.5"),
         ({"answer_model": "checkpoint"}, "give --checkpoint DIR"),
+        ({"checkpoint_base": "x"}, "checkpoint_base is x, but checkpoint is null; give --checkpoint DIR"),
         ({"system": []}, "system is empty"),
         ({"tasks": ","}, "tasks is empty"),
         ({"data_file": "x.json", "tasks": ["locomo", "jsonl"]}, "data_file x.json goes with one task"),

@@ -93,3 +93,9 @@ def test_damaged_gzip(tmp_path: Path, content: bytes) -> None:
     path.write_bytes(content)
     with pytest.raises(UserError, match=r"bad\.json\.gz: cannot be read as gzip"):
         load_locco(path=path)
+
+
+@pytest.mark.parametrize("loader", LOADERS)
+def test_a_path_may_be_a_string(tmp_path: Path, loader: str) -> None:
+    with pytest.raises(UserError, match=r"absent\.file: no such file"):
+        LOADERS[loader](str(tmp_path / "absent.file"))  # type: ignore[arg-type]

@@ -54,6 +54,13 @@ def test_the_documented_example(tmp_path: Path) -> None:
     )
 
 
+def test_paths_may_be_strings(tmp_path: Path) -> None:
+    conversations = load_locco()[:2]
+    path = str(tmp_path / "mine.jsonl")
+    dump_jsonl(conversations, path)
+    assert [one.sessions for one in load_jsonl(path)] == [one.sessions for one in conversations]
+
+
 def test_locco_survives_the_round_trip(tmp_path: Path) -> None:
     conversations = with_probes(load_locco(), load_probes("test"))
     dump_jsonl(conversations, tmp_path / "locco.jsonl")

@@ -128,3 +128,11 @@ def test_unknown_size_and_split_are_refused_with_the_options() -> None:
         load_locco("longer")  # type: ignore[arg-type]
     with pytest.raises(UserError, match=r"unknown probe split 'tests'\. Did you mean 'test'"):
         load_probes("tests")  # type: ignore[arg-type]
+
+
+def test_probes_may_be_a_file_named_by_a_string(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine").write_bytes((FILES / PROBE_FILES["test"]).read_bytes())
+    assert [probe.id for probe in load_probes("mine")] == [probe.id for probe in load_probes("test")]
+    with pytest.raises(UserError, match=r"absent\.jsonl: no such file"):
+        load_probes("absent.jsonl")

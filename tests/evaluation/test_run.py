@@ -16,11 +16,14 @@ import mlmf.evaluation.run as run_module
 from mlmf.config.evaluation import EvalConfig
 from mlmf.config.model import MLMFConfig
 from mlmf.data.jsonl import dump_jsonl
+from mlmf.data.locco import FILES, PROBE_FILES
 from mlmf.data.tasks import LoadedData
 from mlmf.errors import UserError
 from mlmf.evaluation.run import run_evaluation, select_questions
-from mlmf.evaluation.samples import read_samples
+from mlmf.evaluation.samples import LOCK_FILE, read_samples, sole_writer
 from mlmf.model import MLMFModel
+from mlmf.paths import sha256_of
+from mlmf.tiny import tiny_model, tiny_tokenizer
 from mlmf.types import Answer, Conversation
 from tests.evaluation.conftest import SpySystem, make_conversation
 
@@ -60,7 +63,8 @@ def test_a_run_leaves_results_samples_and_a_report(data_file: Path, tmp_path: Pa
     outcome = run_evaluation(config(data_file, tmp_path))
     assert outcome.exit_code == 0
     out = tmp_path / "out"
-    names = sorted(path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file())
+    files = (path for path in out.rglob("*") if path.is_file() and path.name != LOCK_FILE)
+    names = sorted(path.relative_to(out).as_posix() for path in files)
     per_system = ["results.json", "samples.jsonl", "settings.json"]
     expected = [f"jsonl/{name}/{file}" for name in ("no_memory", "recent_window") for file in per_system]
     assert names == [*expected, "report.md", "results.json"]
@@ -114,7 +118,8 @@ def test_the_report_shows_measures_the_control_and_answers(data_file: Path, tmp_
     assert main["n"] == "8"
     assert "6 answerable questions, 2 traps, 2 conversations" in report
     assert "| Question 1? | a cat | a cat \\| dog | 0.667 | [9 May 2023] Anna: hi |" in report
-    assert "Unpinned data: mine.jsonl" in report
+    assert "### jsonl, no_memory: 8 answers" in report
+    assert "Warning" not in report  # nobody takes their own data for a benchmark
 
 
 def test_too_many_failures_fail_the_run_and_are_reported(data_file: Path, tmp_path: Path, spy: SpySystem) -> None:
@@ -127,6 +132,69 @@ def test_too_many_failures_fail_the_run_and_are_reported(data_file: Path, tmp_pa
     report = (tmp_path / "out" / "report.md").read_text()
     assert "2 of 8 questions failed and are left out of its means; counted as zero, answerable F1 is 0.333" in report
     assert run_evaluation(config(data_file, tmp_path, max_error_share=0.25, **settings)).exit_code == 0
+
+
+def test_a_limited_report_in_a_fuller_folder_is_about_the_limit_alone(
+    data_file: Path, tmp_path: Path, spy: SpySystem
+) -> None:
+    run_evaluation(config(data_file, tmp_path, system="no_memory"))
+    spy.calls.clear()
+    outcome = run_evaluation(config(data_file, tmp_path, system="no_memory", limit=3))
+    assert spy.calls == []
+    entry = outcome.results[0]
+    assert entry["n"] == {"original": 8, "effective": 3, "failed": 0}
+    scores = entry["scores"]
+    # of the three answers "a cat" one is right; the only trap of the conversation comes fourth
+    assert (scores["answerable_f1"]["n"], scores["answerable_f1"]["mean"]) == (3, pytest.approx(1 / 3))
+    assert (scores["abstention_on_traps"]["n"], scores["answerable_f1"]["conversations"]) == (0, 1)
+    report = (tmp_path / "out" / "report.md").read_text()
+    assert report.startswith("SMOKE, n=3 of 8\n")
+    assert "3 answerable questions, 0 traps, 1 conversation." in report
+    assert "### jsonl, no_memory: 3 answers" in report
+    samples = tmp_path / "out" / "jsonl" / "no_memory" / "samples.jsonl"
+    assert len(read_samples(samples)) == 8
+
+
+def test_a_second_run_in_the_same_folder_is_refused(data_file: Path, tmp_path: Path, spy: SpySystem) -> None:
+    with (
+        sole_writer(tmp_path / "out" / "jsonl" / "recent_window"),
+        pytest.raises(UserError, match=r"out/jsonl/recent_window: another run is writing here"),
+    ):
+        run_evaluation(config(data_file, tmp_path))
+    assert spy.calls == []
+    assert run_evaluation(config(data_file, tmp_path)).exit_code == 0
+
+
+@pytest.mark.parametrize("name", ["file", "file/under"])
+def test_an_output_dir_that_cannot_be_made_is_refused_before_anything_is_loaded(
+    data_file: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(run_module, "load_task", lambda *_, **__: pytest.fail("data was loaded"))
+    with pytest.raises(UserError, match=f"output_dir {tmp_path / name}: {tmp_path / 'file'} is not a folder"):
+        run_evaluation(config(data_file, tmp_path, output_dir=str(tmp_path / name)))
+
+
+def test_a_file_where_a_system_writes_is_refused(data_file: Path, tmp_path: Path, spy: SpySystem) -> None:
+    (tmp_path / "out" / "jsonl").mkdir(parents=True)
+    (tmp_path / "out" / "jsonl" / "no_memory").touch()
+    with pytest.raises(UserError, match="jsonl/no_memory is not a folder"):
+        run_evaluation(config(data_file, tmp_path))
+    assert spy.calls == []
+
+
+def test_questions_of_ones_own_are_what_the_warning_names(tmp_path: Path, spy: SpySystem) -> None:
+    lines = (FILES / PROBE_FILES["test"]).read_text(encoding="utf-8").splitlines()[:1]
+    probes = tmp_path / "mine.jsonl"
+    probes.write_text(f"{lines[0]}\n", encoding="utf-8")
+    settings = {"system": "no_memory", "tasks": "locco", "data_file": None}
+    run_evaluation(config(probes, tmp_path, probes=str(probes), **settings))
+    report = (tmp_path / "out" / "report.md").read_text()
+    assert f"Unpinned questions: mine.jsonl (sha256 {sha256_of(probes)[:12]})" in report
+    assert "Unpinned data" not in report
+    assert "### locco, no_memory: 1 answer\n" in report
+    with pytest.raises(UserError, match="task locco_l has no questions to ask; give --probes FILE"):
+        run_evaluation(config(probes, tmp_path, **(settings | {"tasks": "locco_l"})))
 
 
 def test_other_settings_in_the_same_folder_are_refused_before_anything_is_asked(
@@ -190,6 +258,22 @@ def test_a_checkpoint_answers_as_memory_and_as_the_same_model_without_it(
     assert memory["settings"]["checkpoint_sha256"] == without["settings"]["checkpoint_sha256"] is not None
 
 
+def test_a_checkpoint_on_a_local_base_model_is_told_where_that_is(data_file: Path, tmp_path: Path) -> None:
+    base = tmp_path / "models" / "my-base"
+    tiny_model("llama").save_pretrained(base)
+    tiny_tokenizer().save_pretrained(base)
+    saved = tmp_path / "saved"
+    MLMFModel.from_base(str(base), MLMFConfig(base_model=str(base), c_s=8, node_tokens=8)).save_pretrained(saved)
+    settings = {"system": ["mlmf", "no_memory"], "checkpoint": str(saved), "answer_model": "checkpoint", "limit": 2}
+    with pytest.raises(
+        UserError, match=r"base model 'my-base' cannot be found; say where it is with --checkpoint_base"
+    ):
+        run_evaluation(config(data_file, tmp_path, **settings))
+    outcome = run_evaluation(config(data_file, tmp_path, checkpoint_base=str(base), **settings))
+    assert [entry["n"]["failed"] for entry in outcome.results] == [0, 0]
+    assert {entry["settings"]["checkpoint_base"] for entry in outcome.results} == {"my-base"}
+
+
 def test_a_folder_that_is_no_checkpoint_is_refused(data_file: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="holds no tokenizer"):
         run_evaluation(config(data_file, tmp_path, system="mlmf", checkpoint=str(tmp_path)))
@@ -226,8 +310,9 @@ def test_a_limit_runs_across_conversations(conversation: Conversation) -> None:
     assert asked(None, 5) == [("anna", 4), ("ben", 1)]
     assert asked(None, 4) == [("anna", 4)]
     assert asked(["ben"], 3) == [("ben", 3)]
-    with pytest.raises(UserError, match=r"mine\.jsonl: task jsonl has no questions to ask"):
+    with pytest.raises(UserError, match=r'mine\.jsonl: task jsonl has no questions to ask; add "questions"') as error:
         asked(["silent"], None)
+    assert "--probes" not in str(error.value)
 
 
 def script(*arguments: str | Path) -> subprocess.CompletedProcess[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mlmf.errors import UserError
-from mlmf.evaluation.samples import Sample, SampleFile, read_samples
+from mlmf.evaluation.samples import Sample, SampleFile, read_samples, sole_writer
 
 SETTINGS = {"system": "spy", "seed": 0, "window_tokens": None}
 
@@ -84,3 +84,19 @@ def test_a_broken_line_is_named(tmp_path: Path, line: str) -> None:
     path.write_text(path.read_text() + line + "\n")
     with pytest.raises(UserError, match=r"samples\.jsonl:2: not a sample"):
         SampleFile(tmp_path, SETTINGS)
+
+
+def test_a_folder_has_one_writer_at_a_time(tmp_path: Path) -> None:
+    folder = tmp_path / "locco" / "spy"
+    with sole_writer(folder):
+        with sole_writer(tmp_path / "locco" / "other"):
+            pass
+        with (
+            pytest.raises(UserError, match=r"locco/spy: another run .* wait until it ends, or give another"),
+            sole_writer(folder),
+        ):
+            pytest.fail("the folder was given away twice")
+    with pytest.raises(RuntimeError, match="boom"), sole_writer(folder):
+        raise RuntimeError("boom")
+    with sole_writer(folder):
+        assert folder.is_dir()

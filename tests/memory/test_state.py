@@ -152,3 +152,15 @@ def test_pad_to_grows_one_dimension_at_its_end() -> None:
     assert grown.shape == (2, 5, 4)
     assert torch.equal(grown[:, :3], tensor) and (grown[:, 3:] == -1).all()
     assert pad_to(tensor, 1, 3) is tensor
+
+
+def test_save_makes_parent_folders_and_refuses_a_folder(toy_state: Callable[..., MemoryState], tmp_path: Path) -> None:
+    state = toy_state([SHORT])
+    file = tmp_path / "new" / "deep" / "memory.safetensors"
+    state.save(str(file))
+    assert_equal(MemoryState.load(file), state)
+    with pytest.raises(UserError, match=r"deep: is a folder; give the file to write"):
+        state.save(file.parent)
+    with pytest.raises(UserError, match=r"memory\.safetensors is not a folder"):
+        state.save(file / "below.safetensors")
+    assert [path.name for path in file.parent.iterdir()] == ["memory.safetensors"]

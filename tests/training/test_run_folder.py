@@ -28,13 +28,16 @@ def test_a_folder_with_anything_in_it_is_refused_and_left_alone(tmp_path: Path) 
     assert (folder.path / "notes.txt").read_text() == "mine"
     folder.prepare(resume=True, overwrite=False)
     assert (folder.path / "notes.txt").exists()
+    for name in ("metrics.jsonl", "checkpoints", "final"):
+        (folder.path / name).mkdir()
     folder.prepare(resume=False, overwrite=True)
-    assert list(folder.path.iterdir()) == []
+    # what a run left is removed, what somebody else put there is not
+    assert [path.name for path in folder.path.iterdir()] == ["notes.txt"]
 
 
 def test_a_file_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "run").write_text("x")
-    with pytest.raises(UserError, match="is a file"):
+    with pytest.raises(UserError, match="is not a folder"):
         RunFolder(tmp_path / "run").prepare(resume=False, overwrite=True)
 
 
