@@ -10,7 +10,7 @@ OFFLINE := HF_HUB_OFFLINE=1 HF_DATASETS_OFFLINE=1 HF_HUB_DISABLE_TELEMETRY=1 HF_
 	WANDB_MODE=disabled TOKENIZERS_PARALLELISM=false TQDM_DISABLE=1
 
 .DEFAULT_GOAL := help
-.PHONY: help install base-model demo test lint types imports unit test-slow format clean
+.PHONY: help install base-model demo test lint types imports unit test-slow recall-benchmark bench read-benchmark format clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -48,6 +48,18 @@ unit: base-model
 
 test-slow: base-model ## the slow tests too: scripts end to end, the notebook
 	$(OFFLINE) $(BIN)/python -m pytest -q -m "not network and not gpu"
+
+recall-benchmark: $(INSTALLED) ## score recall of tiny memories and peers (hours; RECALL="--variants full --seeds 0": minutes)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
+	# its requirements name a CUDA build of faiss; the extra brings faiss-cpu and the rest
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps memorizing-transformers-pytorch==0.4.1
+	$(BIN)/python -m benchmarks.recall $(RECALL)
+
+bench: base-model ## measure the speed of memory against the model without it, into results/bench.json
+	$(BIN)/python -m benchmarks.bench
+
+read-benchmark: base-model ## ask the demo's checkpoint with the evidence in memory alone, into results/read.json
+	$(BIN)/python -m benchmarks.read
 
 format: $(INSTALLED) ## format and fix what ruff can fix
 	$(BIN)/ruff check --fix .

@@ -1,0 +1,244 @@
+"""Is memory cheap? The memory model against the same language model without memory, as ratios measured in one run.
+
+    python -m benchmarks.bench
+
+Both sides of a ratio are timed in turn and the medians are compared, so that figures of a busy machine still mean
+something. Writes ``results/bench.json``; ``DEFINITIONS`` says what each key is, and is part of the file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from benchmarks.machine import machine
+from benchmarks.timing import Pair, compare
+from benchmarks.training_step import train_ratio
+from mlmf.base_model import load_base
+from mlmf.config.model import LoraSettings, MLMFConfig
+from mlmf.config.parse import run_script
+from mlmf.data.tasks import load_task
+from mlmf.errors import UserError
+from mlmf.evaluation.results import write_json
+from mlmf.memory.features import session_pieces
+from mlmf.memory.state import MemoryState
+from mlmf.model import MLMFModel
+from mlmf.types import Conversation, Session, answer_prompt
+
+RESULTS = Path("results/bench.json")
+CONTEXT, DECODED, ANSWER = 128, 24, 16
+"""Tokens of the prompt and of the text decoded after it; tokens of a LoCoMo answer, for both sides alike."""
+BATCH = 8
+"""Conversations remembered together."""
+DEFINITIONS = {
+    "encode_ratio": "tokens/s of encoding a session over tokens/s of a plain forward pass; aim >= 1.1",
+    "remember_ratio": "the same with tokenising and writing into the state",
+    "decode_ratio": "time per token decoded with memory and adapters over the base model's, same prompt; aim <= 1.10",
+    "decode_ratio_without_adapters": "the same for a memory without adapters, or with adapters merged into the base",
+    "train_ratio": "time of a training step over that of plain LoRA on the same tokens; aim <= 1.25",
+    "state_bytes": "size of the memory of the whole conversation, in the dtype of the model; aim <= 16e6",
+    "state_bytes_full": "size with every layer at its default capacity",
+    "state_over_kv_cache": "state_bytes over the size of the key-value cache of the same text; aim <= 0.125",
+    "batch_encode_ratio": f"tokens/s of remembering {BATCH} conversations at once over one by one; aim > 1",
+    "answer_speedup_vs_full_context": f"seconds to read conversation and question and decode {ANSWER} tokens, over "
+    "those to answer from memory, which is written beforehand; aim >= 10.4",
+    "answer_speedup_vs_kept_cache": "the same where the cache of the conversation is kept between questions, so that "
+    "reading it is counted apart on both sides",
+}
+
+
+def text_ids(model: MLMFModel, session: Session) -> Tensor:
+    """What the encoder reads of a session, ``(1, S)``."""
+    return torch.tensor([model.tokenizer("".join(session_pieces(session)), add_special_tokens=False)["input_ids"]])
+
+
+def encoding(
+    model: MLMFModel, base: PreTrainedModel, sessions: list[Session], repeats: int
+) -> tuple[dict[str, float], dict[str, Pair]]:
+    """Reading sessions: one by one against a plain forward pass, and in a batch against one by one."""
+    ids = [text_ids(model, session) for session in sessions]
+    one, many = model.init_state(), model.init_state(len(sessions))
+
+    def plain() -> None:
+        for row in ids:
+            base(input_ids=row.to(base.device), use_cache=False)
+
+    def encode() -> None:
+        for session in sessions:
+            model.encoder.encode([session])
+
+    def remember() -> None:
+        for session in sessions:
+            model.remember([session], one)
+
+    pairs = {
+        "encode": compare(encode, plain, repeats),
+        "remember": compare(remember, plain, repeats),
+        "batch": compare(lambda: model.remember(sessions, many), remember, repeats),
+    }
+    names = {"encode": "encode_ratio", "remember": "remember_ratio", "batch": "batch_encode_ratio"}
+    return {names[key]: pair.speedup for key, pair in pairs.items()}, pairs
+
+
+def decoder(generate: Any, ids: Tensor, new_tokens: int, **settings: Any) -> Callable[[], object]:
+    """A call that decodes exactly ``new_tokens`` greedily."""
+    settings |= {"max_new_tokens": new_tokens, "min_new_tokens": new_tokens, "do_sample": False}
+    return lambda: generate(ids, attention_mask=torch.ones_like(ids), **settings)
+
+
+def decoding(
+    model: MLMFModel, base: PreTrainedModel, state: MemoryState, ids: Tensor, repeats: int
+) -> tuple[dict[str, float], dict[str, Pair]]:
+    """Time per token, the reading of the prompt subtracted."""
+    pad: dict[str, Any] = {"pad_token_id": model.tokenizer.pad_token_id}
+
+    def per_token(remembering: MLMFModel) -> Pair:
+        long, short = (
+            compare(
+                decoder(remembering.generate, ids, count, state=state),
+                decoder(base.generate, ids, count, **pad),
+                repeats,
+            )
+            for count in (DECODED + 1, 1)
+        )
+        return Pair((long.ours - short.ours) / DECODED, (long.theirs - short.theirs) / DECODED)
+
+    bare = MLMFModel(base, model.tokenizer, replace(model.config, lora=LoraSettings(r=0))).eval()
+    pairs = {"decode": per_token(model), "decode_without_adapters": per_token(bare)}
+    return {f"{key.replace('decode', 'decode_ratio')}": pair.cost for key, pair in pairs.items()}, pairs
+
+
+def size(model: MLMFModel, conversation: Conversation, state: MemoryState) -> dict[str, float]:
+    """How large a memory is, against the key-value cache of the text it was written from."""
+    config, lm = model.config, model.lm.config.get_text_config()
+    tokens = sum(text_ids(model, session).shape[1] for session in conversation.sessions)
+    width = torch.finfo(model.lm.dtype).bits // 8
+    head_dim = getattr(lm, "head_dim", None) or lm.hidden_size // lm.num_attention_heads
+    cache = tokens * lm.num_hidden_layers * 2 * lm.num_key_value_heads * head_dim * width
+    slot = sum(tensor.nbytes for tensor in (state.values, state.keys, state.tokens, state.owner)) / state.owner.numel()
+    node = sum(tensor.nbytes for tensor in (state.embedding, state.pooled, state.salience)) / state.salience.numel()
+    fixed = state.n_bytes - slot * state.owner.numel() - node * state.salience.numel()
+    return {
+        "state_bytes": state.n_bytes,
+        "state_bytes_full": round(fixed + config.c_s * (config.node_tokens * slot + node)),
+        "state_over_kv_cache": state.n_bytes / cache,
+        "tokens_remembered": tokens,
+    }
+
+
+def answering(
+    model: MLMFModel, base: PreTrainedModel, conversation: Conversation, state: MemoryState, repeats: int
+) -> tuple[dict[str, float], dict[str, Pair]]:
+    """One question: from memory, against reading as much of the newest conversation as the base model can."""
+    prompt = model.tokenizer(answer_prompt(conversation.questions[0].query), return_tensors="pt")["input_ids"]
+    history = torch.cat([text_ids(model, session) for session in conversation.sessions], 1)
+    room = int(base.config.max_position_embeddings) - prompt.shape[1] - ANSWER
+    whole = torch.cat([history[:, -room:], prompt], 1)
+    pad: dict[str, Any] = {"pad_token_id": model.tokenizer.pad_token_id}
+    ours = decoder(model.generate, prompt, ANSWER, state=state)
+    theirs = decoder(base.generate, whole, ANSWER, **pad)
+    # reading everything takes long enough to need no warm-up
+    full = compare(ours, theirs, max(1, repeats // 2), warm_up=False)
+    read = whole.shape[1] - prompt.shape[1]
+    cache = base(input_ids=whole[:, :read], use_cache=True, logits_to_keep=1).past_key_values
+    continued = decoder(base.generate, whole, ANSWER, past_key_values=cache, **pad)
+
+    def from_cache() -> None:
+        continued()
+        cache.crop(read - cache.get_seq_length())  # the next question starts from the conversation again
+
+    kept = compare(ours, from_cache, repeats)
+    figures = {
+        "answer_speedup_vs_full_context": full.speedup,
+        "answer_speedup_vs_kept_cache": kept.speedup,
+        "full_context_tokens": whole.shape[1],
+    }
+    return figures, {"answer": full, "answer_kept_cache": kept}
+
+
+@torch.no_grad()
+def remember_all(model: MLMFModel, conversation: Conversation) -> MemoryState:
+    """The memory of a whole conversation."""
+    state = model.init_state()
+    for session in conversation.sessions:
+        state = model.remember([session], state)
+    return state
+
+
+def measure(base_model: str, repeats: int, console: Console) -> dict[str, Any]:
+    """Every figure of ``DEFINITIONS``, the medians they come from, and what could not be measured."""
+    model = MLMFModel.from_base(base_model, MLMFConfig())
+    base, _ = load_base(base_model, model.lm.dtype, str(model.device))
+    users = load_task("locco", split="test").conversations
+    skipped: dict[str, str] = {}
+    try:
+        conversation = load_task("locomo").conversations[0]
+    except UserError as error:
+        skipped["answer_speedup_vs_full_context"] = "LoCoMo is not there: python -m mlmf.data.fetch locomo"
+        console.print(f"answer_speedup_vs_full_context is skipped: {error}")
+        conversation = load_task("locco_l").conversations[0]
+    with torch.no_grad():
+        console.print("encoding ...")
+        figures, pairs = encoding(model, base, [user.sessions[0] for user in users[:BATCH]], repeats)
+        console.print("remembering a conversation ...")
+        state = remember_all(model, conversation)
+        figures |= size(model, conversation, state)
+        console.print("decoding ...")
+        prompt = torch.cat([text_ids(model, session) for session in users[0].sessions[:4]], 1)[:, :CONTEXT]
+        parts = [decoding(model, base, state, prompt, repeats)]
+        if not skipped:
+            console.print("answering ...")
+            parts.append(answering(model, base, conversation, state, repeats))
+    console.print("training ...")
+    with tempfile.TemporaryDirectory() as cache:
+        step = train_ratio(model, base, users, Path(cache), repeats)
+    parts.append(({"train_ratio": step.cost}, {"train": step}))
+    for more_figures, more_pairs in parts:
+        figures |= more_figures
+        pairs |= more_pairs
+    seconds = {name: {"ours": pair.ours, "theirs": pair.theirs} for name, pair in pairs.items()}
+    dtype = str(model.lm.dtype).removeprefix("torch.")
+    return {**figures, "skipped": skipped, "median_seconds": seconds, "dtype": dtype}
+
+
+def show(figures: dict[str, Any], console: Console) -> None:
+    """One row per figure."""
+    table = Table("figure", "value", "what it is")
+    for name, meaning in DEFINITIONS.items():
+        if name in figures:
+            value = figures[name]
+            table.add_row(name, f"{value:,}" if isinstance(value, int) else f"{value:.2f}", meaning)
+    console.print(table)
+
+
+def main() -> int:
+    """Parse, measure, print and write."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.bench", description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--base_model", default="smollm2-135m", help="known name, local folder or hub id")
+    parser.add_argument("--repeats", type=int, default=5, help="timings of each side; medians are compared")
+    parser.add_argument("--output", type=Path, default=RESULTS, help="file that is written")
+    arguments = parser.parse_args()
+    if arguments.repeats < 1:
+        raise UserError(f"--repeats must be at least 1, got {arguments.repeats}")
+    console = Console()
+    figures = measure(arguments.base_model, arguments.repeats, console)
+    show(figures, console)
+    facts = {"base_model": arguments.base_model, "repeats": arguments.repeats, "machine": machine()}
+    created = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    write_json(arguments.output, {**figures, **facts, "definitions": DEFINITIONS, "created_at": created})
+    return 0
+
+
+if __name__ == "__main__":
+    run_script(main)
