@@ -11,7 +11,7 @@ from typing import Any
 import networkx as nx
 import torch
 import torch.nn.functional as F
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -200,7 +200,7 @@ class MemoryState:
             with safe_open(path, framework="pt", device=str(device)) as file:
                 meta = file.metadata() or {}
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-        except Exception as error:
+        except (OSError, SafetensorError) as error:
             raise UserError(f"{path} is not a safetensors file: {error}") from error
         if meta.get("format") != STATE_FORMAT:
             raise UserError(
