@@ -226,7 +226,7 @@ def main() -> int:
     """Parse, measure, print and write."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.bench", description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--base_model", default="smollm2-135m", help="known name, local folder or hub id")
-    parser.add_argument("--repeats", type=int, default=5, help="timings of each side; medians are compared")
+    parser.add_argument("--repeats", type=int, default=3, help="timings of each side; medians are compared")
     parser.add_argument("--output", type=Path, default=RESULTS, help="file that is written")
     arguments = parser.parse_args()
     if arguments.repeats < 1:
