@@ -107,13 +107,16 @@ class BaseEncoder:
         if ids.shape[1] > self.window:
             raise ValueError(f"{ids.shape[1]} tokens in one pass, but the window of this model is {self.window}")
         with self.base_only():
+            # switching modes walks over all modules, which takes as long as reading a few tokens
             training = self.lm.training
-            self.lm.eval()
+            if training:
+                self.lm.eval()
             try:
                 with self._capture(wanted) as captured:
                     self.lm(input_ids=ids.to(self.lm.device), use_cache=False)
             finally:
-                self.lm.train(training)
+                if training:
+                    self.lm.train()
         return captured
 
     def tokenize(self, session: Session) -> tuple[list[int], list[int]]:

@@ -42,6 +42,10 @@ def sharpen(gamma: Tensor, epsilon: float, steps: int = 20) -> Tensor:
     """
     if epsilon >= math.log(gamma.shape[-1]):
         return gamma
+    above_bound = (entropy(gamma) > epsilon)[..., None]
+    # nearly always so, and decoding asks at every token and layer: the search below would cost as much as the read
+    if not above_bound.any():
+        return gamma
     log_gamma = gamma.clamp_min(1e-30).log()
     low, high = torch.ones_like(gamma[..., :1]), torch.full_like(gamma[..., :1], 1e4)
     for _ in range(steps):
@@ -49,7 +53,7 @@ def sharpen(gamma: Tensor, epsilon: float, steps: int = 20) -> Tensor:
         above = (entropy((middle * log_gamma).softmax(-1)) > epsilon)[..., None]
         low, high = torch.where(above, middle, low), torch.where(above, high, middle)
     sharp = (high * log_gamma).softmax(-1).where(gamma > 0, 0.0)
-    return torch.where((entropy(gamma) > epsilon)[..., None], sharp, gamma)
+    return torch.where(above_bound, sharp, gamma)
 
 
 def layer_similarity(query: Tensor, key: Tensor, mask: Tensor, sizes: Sequence[int]) -> Tensor:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 from accelerate import PartialState
+from accelerate.utils import parse_flag_from_env
 
 from mlmf.config.parse import dump_config
 from mlmf.config.training import TrainConfig
@@ -39,7 +40,8 @@ def run_training(config: TrainConfig) -> Path | None:
             folder.find(str(config.resume_from_checkpoint))
     conversations = load_conversations(config)
     # accelerate joins processes that have no GPU only where it is told that they have none
-    process = PartialState(cpu=not torch.accelerator.is_available())
+    on_cpu = parse_flag_from_env("ACCELERATE_USE_CPU") or not torch.accelerator.is_available()
+    process = PartialState(cpu=on_cpu)
     device = str(process.device)  # each process of a launch has its own
     if process.num_processes == 1 and {"MASTER_ADDR", "ACCELERATE_USE_CPU"} <= os.environ.keys():
         logger.warning(
