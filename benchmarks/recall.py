@@ -24,6 +24,7 @@ from benchmarks.recall_train import score, train
 from mlmf.config.parse import run_script
 from mlmf.errors import unknown_name
 from mlmf.paths import atomic_write_text
+from mlmf.training.run_folder import git_commit
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -36,10 +37,10 @@ def _memory(
 
 
 VARIANTS: dict[str, Callable[[], Learner]] = {
-    "full": _memory(),
+    "full": _memory(has_versions=False, has_nothing=False),
+    "proposed": _memory(),
     "no_memory": lambda: ContextLearner(word_tokenizer(), has_context=False),
     "full_context": lambda: ContextLearner(word_tokenizer(), has_context=True),
-    "as_packaged": _memory(has_versions=False, has_nothing=False),
     "no_versions": _memory(has_versions=False),
     "no_nothing": _memory(has_nothing=False),
     "no_semantic": _memory(semantic=False),
@@ -88,6 +89,7 @@ def run(name: str, seed: int, args: argparse.Namespace) -> None:
     training = train(learner, args.steps, seed, args.learning_rate, batch_size, lambda line: print(line, flush=True))
     record = {
         "variant": name,
+        "git_commit": git_commit(),
         "seed": seed,
         "parameters": n_parameters,
         "batch": {"sessions": batch_size[0], "questions": batch_size[1]},

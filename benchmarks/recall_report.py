@@ -26,13 +26,14 @@ writes the one right word and then stops. Chance, the kind of answer known, is 0
 A distance of `n` means that `n` sessions lie between the start of the telling session and the question: 1 is the latest
 session. For facts and never-told questions the conversation has `n` sessions, for updates `n + 2`.
 
-* `full`: the package's memory in tensor mode, with two additions tried out here
+* `full`: the package's memory in tensor mode, as it is.
+* `proposed`: the same with two additions to finding that are tried out here and are not in the package
   ([`recall_finding.py`](../benchmarks/recall_finding.py)): a node's find score is lowered by newer nodes that answer the
   same query as well (`versions`), and a node that stands for having found nothing competes with the others (`nothing`).
-  The language model starts from nothing, so sessions are read by it while it learns, with gradient, and its fusion starts
+* In both, the language model starts from nothing, so sessions are read by it while it learns, with gradient, and its fusion starts
   half open. Loss: answers, next tokens of the sessions, retention, and the find scores' cross-entropy over the evidence.
-* `as_packaged` has neither addition, `no_versions` and `no_nothing` lack one; the other `no_...` lack a part of the memory
-  or of the loss, `alpha_scalar` has the paper's episodic write, `lambda_0` no retention loss.
+* The other memories are `proposed` less something: `no_versions` and `no_nothing` lack one addition, the other `no_...` a part of the
+  memory or of the loss; `alpha_scalar` has the paper's episodic write, `lambda_0` no retention loss.
 * `no_memory` and `full_context` are the same Llama, as many parameters, with no or every session in its context.
   `full_context` is trained for as many steps from scratch, and is an upper bound only where it learned to read by then.
 * `peer:...` are packages of others ([`recall_peers.py`](../benchmarks/recall_peers.py)) at about as many parameters.
@@ -91,11 +92,12 @@ def _means(runs: Sequence[Mapping[str, Any]], over: Any) -> dict[str, dict[str, 
 
 def _settings(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
     one = next(iter(runs.values()))[0]
+    commits = sorted({str(run["git_commit"]) for members in runs.values() for run in members})
     return (
         f"Every variant: {one['steps']} steps of about {one['batch']['sessions']} sessions and "
         f"{one['batch']['questions']} questions, peak learning rate {one['learning_rate']}, "
         f"{one['test_questions']} test questions per cell and seed. Mean over seeds, ± standard deviation where there "
-        f"are several. Aims for the full model: {AIMS}.\n"
+        f"are several. Aims for the full model: {AIMS}. Measured at commit {', '.join(commits)}.\n"
     )
 
 

@@ -16,7 +16,7 @@ class TrainConfig:
     """Everything a training run depends on; written to ``config.yaml`` in its output folder."""
 
     task: str = "locco"
-    """Training data: locco, locco_l, msc, locomo or jsonl."""
+    """Training data: locco, locco_l, msc, locomo, recall or jsonl."""
     data_file: str | None = None
     """File to read instead of the task's own; needed for jsonl."""
     probes: str | None = None

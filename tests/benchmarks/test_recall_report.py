@@ -32,7 +32,7 @@ def test_the_command_trains_scores_and_reports(tmp_path: Path, monkeypatch: pyte
 def write_run(folder: Path, variant: str, seed: int, accuracy: float, steps: int = 10) -> None:
     table = {name: {"1": accuracy, "8": accuracy / 2} for name in ("facts", "updates", "never_told")}
     run = {
-        "variant": variant, "seed": seed, "parameters": 1000, "batch": {"sessions": 4, "questions": 8},
+        "variant": variant, "git_commit": "abc", "seed": seed, "parameters": 1000, "batch": {"sessions": 4, "questions": 8},
         "learning_rate": 0.003, "test_questions": 20, "steps": steps, "stage_began_at_step": {"1": 0, "2": 5},
         "cpu_seconds": 3, "wall_seconds": 4, "accuracy": table,
     }  # fmt: skip
