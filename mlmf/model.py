@@ -2,38 +2,34 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from datetime import date
-from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 import torch.nn.functional as F
-from peft import LoraConfig, PeftModel, get_peft_model
 from torch import Tensor, nn
-from transformers import PreTrainedModel, PreTrainedTokenizerBase, StoppingCriteriaList
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils.generic import ModelOutput
 
-from mlmf import checkpoint
-from mlmf.abstention import is_abstention
+from mlmf import answering, checkpoint
+from mlmf.adapters import with_lora, without_adapters
 from mlmf.base_model import load_base, weights_digest
 from mlmf.config.model import MLMFConfig
-from mlmf.encoder import BaseEncoder, OneAtATime, hidden_states_of
+from mlmf.encoder import BaseEncoder
 from mlmf.errors import UserError
-from mlmf.llm.local import FirstLine
+from mlmf.hooks import FusionHooks
 from mlmf.memory.features import SessionFeatures
 from mlmf.memory.find import QueryKeys
-from mlmf.memory.fusion import MemoryBank, ProjectedBank
-from mlmf.memory.gate import LAYERS
+from mlmf.memory.fusion import MemoryBank
 from mlmf.memory.host import decoder_layers, host_attention
 from mlmf.memory.multilayer import MultiLayerMemory
 from mlmf.memory.state import MemoryState
-from mlmf.recall import Recall, as_bank, as_lines, choose
-from mlmf.types import Answer, Query, Session, answer_prompt
+from mlmf.recall import Recall, as_bank, choose
+from mlmf.types import Answer, Query, Session
 
 IGNORED = -100
 """Label of a token that is not trained on, as everywhere in Hugging Face."""
@@ -53,14 +49,6 @@ class MLMFOutput(ModelOutput):
     """The same for every fusion layer and token, ``(B, L, T, 3)``."""
     recalls: list[Recall] | None = None
     """The event nodes read, per row."""
-
-
-@dataclass
-class _Reading:
-    """What the fusion layers read during one call, and the gates they reported on its first pass."""
-
-    banks: list[ProjectedBank]
-    gamma: dict[int, Tensor] = field(default_factory=dict)
 
 
 class MLMFModel(nn.Module):
@@ -92,13 +80,9 @@ class MLMFModel(nn.Module):
             hosts = [host_attention(layers[index], lm) for index in self.fusion_layers]
             self.memory = MultiLayerMemory(config, hosts, lm.config.hidden_size).to(lm.device, lm.dtype)
             self.memory.key_projection.float()
-            self.lm = _with_lora(lm, config)
-        self._one_at_a_time = OneAtATime()
+            self.lm = with_lora(lm, config.lora)
+        self.hooks = FusionHooks(self.memory, layers, self.fusion_layers)
         self.encoder = BaseEncoder(lm, tokenizer, layers, self.fusion_layers, self.key_layer, self._base_only)
-        self._reading: _Reading | None = None
-        for number, index in enumerate(self.fusion_layers):
-            # a bound method and no closure: a deep copy of the model fuses its own memory
-            layers[index].register_forward_pre_hook(partial(self._fuse, number), with_kwargs=True)
 
     @classmethod
     def from_base(
@@ -263,7 +247,7 @@ class MLMFModel(nn.Module):
             kwargs["logits_to_keep"] = positions
         kwargs.setdefault("position_ids", (mask.cumsum(-1) - 1).clamp(min=0))
         kwargs.setdefault("use_cache", False)
-        with self._reading_from(bank) as reading:
+        with self.hooks.reading_from(bank) as reading:
             output = self.lm(input_ids=input_ids, attention_mask=mask, **kwargs)
         logits = output.logits
         loss = None
@@ -272,7 +256,7 @@ class MLMFModel(nn.Module):
             targets = labels[:, 1:] if positions is None else labels[:, positions + 1]
             wanted = targets != IGNORED
             loss = F.cross_entropy(predicted[wanted].float(), targets[wanted])
-        gamma = _stack_gamma(reading)
+        gamma = None if reading is None else reading.stacked_gamma()
         gates = None
         if gamma is not None:
             weight = mask[:, None, -gamma.shape[2] :, None].to(gamma.dtype)
@@ -296,83 +280,33 @@ class MLMFModel(nn.Module):
         if state is not None and query is None:
             query = self.query_keys([row[keep].tolist() for row, keep in zip(input_ids, mask.bool(), strict=True)])
         bank = None if state is None or query is None else self.read(query, state)[0]
-        with self._reading_from(bank):
-            return self._generate(input_ids, mask, **kwargs)
+        return self.decode(input_ids, mask, bank, **kwargs)[0]
+
+    @torch.no_grad()
+    def decode(
+        self, input_ids: Tensor, attention_mask: Tensor, bank: MemoryBank | None, **kwargs: Any
+    ) -> tuple[Tensor, Tensor | None]:
+        """:meth:`generate` with what to read already found: its tokens, and gamma of the prompt ``(B, L, T, 3)``."""
+        kwargs.setdefault("pad_token_id", self.tokenizer.pad_token_id)
+        lm: Any = self.lm
+        with self.hooks.reading_from(bank) as reading:
+            tokens: Tensor = lm.generate(input_ids=input_ids, attention_mask=attention_mask, **kwargs)
+        return tokens, None if reading is None else reading.stacked_gamma()
 
     def gradient_checkpointing_enable(self) -> None:
         """Keep no activations inside decoder layers; they run again in backward, with the memory they read before."""
-        settings = {"use_reentrant": False, "context_fn": self._recompute_contexts}
+        settings = {"use_reentrant": False, "context_fn": self.hooks.recompute_contexts}
         self.lm.gradient_checkpointing_enable(gradient_checkpointing_kwargs=settings)
-
-    def _recompute_contexts(self) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
-        # where transformers checkpoints a layer together with its hooks, the second run needs the first run's memory
-        return nullcontext(), self._set_reading(self._reading)
-
-    def _generate(self, input_ids: Tensor, mask: Tensor, **kwargs: Any) -> Tensor:
-        kwargs.setdefault("pad_token_id", self.tokenizer.pad_token_id)
-        lm: Any = self.lm
-        output: Tensor = lm.generate(input_ids=input_ids, attention_mask=mask, **kwargs)
-        return output
 
     def answer(self, question: str, state: MemoryState, **kwargs: Any) -> Answer:
         """Answer one question about one conversation. See :meth:`answer_all`."""
         return self.answer_all([Query(question)], state, **kwargs)[0]
 
-    @torch.no_grad()
     def answer_all(self, queries: Sequence[Query], state: MemoryState, max_new_tokens: int = 24) -> list[Answer]:
-        """Answer questions greedily, up to the end of the first line.
-
-        The prompt is the question alone; with ``recall_tokens`` the recalled turns stand before it as dated lines.
-
-        Args:
-            queries: independent questions.
-            state: one memory per question, or a single one for all.
-            max_new_tokens: the most tokens written per answer.
-        """
-        if not queries:
-            return []
-        began = time.perf_counter()
-        keys = self.query_keys([self.tokenizer(q.text, add_special_tokens=False)["input_ids"] for q in queries])
-        bank, recalls = self.read(keys, state)
-        lines = [as_lines(recall, self.config.recall_tokens, self._count) for recall in recalls]
-        prompts = [answer_prompt(query, shown) for query, shown in zip(queries, lines, strict=True)]
-        ids, mask = self._left_padded(prompts, self.encoder.window - max_new_tokens)
-        with self._reading_from(bank) as reading:
-            tokens = self._generate(
-                ids, mask, max_new_tokens=max_new_tokens, do_sample=False,
-                stopping_criteria=StoppingCriteriaList([FirstLine(self.tokenizer, ids.shape[1])]),
-            )  # fmt: skip
-        texts = self.tokenizer.batch_decode(tokens[:, ids.shape[1] :], skip_special_tokens=True)
-        texts = [text.strip().split("\n")[0].strip() for text in texts]
-        gamma = _stack_gamma(reading)
-        shares = None if gamma is None else gamma[:, :, -1].mean(1).tolist()
-        seconds = (time.perf_counter() - began) / len(queries)
-        return [
-            Answer(
-                text=text,
-                abstained=is_abstention(text),
-                recalled=recalls[i].turn_ids,
-                recalled_lines=recalls[i].lines,
-                gates={} if shares is None else dict(zip(LAYERS, shares[i], strict=True)),
-                tokens_read=int(mask[i].sum()),
-                tokens_written=self._count(text),
-                seconds=seconds,
-            )
-            for i, text in enumerate(texts)
-        ]
+        """Answer questions greedily, up to the end of the first line. See :func:`mlmf.answering.answer_all`."""
+        return answering.answer_all(self, queries, state, max_new_tokens)
 
     # ------------------------------------------------------------------ inside
-
-    def _count(self, text: str) -> int:
-        return len(self.tokenizer(text, add_special_tokens=False)["input_ids"])
-
-    def _left_padded(self, prompts: Sequence[str], longest: int) -> tuple[Tensor, Tensor]:
-        """Ids and mask of prompts, each cut to its last ``longest`` tokens."""
-        rows = [self.tokenizer(prompt, add_special_tokens=False)["input_ids"][-longest:] for prompt in prompts]
-        size = max(map(len, rows))
-        ids = torch.tensor([[self.tokenizer.pad_token_id] * (size - len(row)) + row for row in rows])
-        mask = torch.tensor([[0] * (size - len(row)) + [1] * len(row) for row in rows])
-        return ids.to(self.device), mask.to(self.device)
 
     def _check(self, state: MemoryState) -> None:
         if state.fingerprint != self.fingerprint:
@@ -384,68 +318,11 @@ class MLMFModel(nn.Module):
     @contextmanager
     def _base_only(self) -> Iterator[None]:
         """The frozen base model alone: no adapter, no memory."""
-        # peft's own context manager inspects every adapter on each use, which costs a fifth of reading a session
-        adapters: Any = self.lm.base_model if isinstance(self.lm, PeftModel) else None
-        with self._set_reading(None):
-            if adapters is not None:
-                adapters.disable_adapter_layers()
-            try:
-                yield
-            finally:
-                if adapters is not None:
-                    adapters.enable_adapter_layers()
-
-    @contextmanager
-    def _reading_from(self, bank: MemoryBank | None) -> Iterator[_Reading | None]:
-        """Let the fusion layers read ``bank`` for the calls made inside."""
-        reading = None if bank is None else _Reading(self.memory.project(bank))
-        with self._set_reading(reading):
-            yield reading
-
-    @contextmanager
-    def _set_reading(self, reading: _Reading | None) -> Iterator[None]:
-        with self._one_at_a_time:
-            before, self._reading = self._reading, reading
-            try:
-                yield
-            finally:
-                self._reading = before
-
-    def _fuse(self, number: int, _: nn.Module, args: tuple[Tensor, ...], kwargs: dict[str, Any]) -> Any:
-        """The hook that fuses memory into the input of one decoder layer."""
-        reading = self._reading
-        if reading is None:
-            return None
-        fused, gamma = self.memory.fusions[number](hidden_states_of(args, kwargs), reading.banks[number])
-        reading.gamma.setdefault(number, gamma)
-        if args:
-            return (fused, *args[1:]), kwargs
-        return args, {**kwargs, "hidden_states": fused}
+        with self.hooks.reading_from(None), without_adapters(self.lm):
+            yield
 
 
 def _spread(depth: int, count: int = 5) -> list[int]:
     """Fusion layers of a model of ``depth``: ``count`` from a quarter of the way to four fifths (8, 12, ..., 24 of 30)."""
     first, last = round(depth * 4 / 15), round(depth * 4 / 5)
     return sorted({round(first + (last - first) * i / (count - 1)) for i in range(count)})
-
-
-def _stack_gamma(reading: _Reading | None) -> Tensor | None:
-    return None if reading is None else torch.stack([reading.gamma[i] for i in sorted(reading.gamma)], 1)
-
-
-def _with_lora(lm: PreTrainedModel, config: MLMFConfig) -> PreTrainedModel:
-    """Adapters on every linear layer of the decoder blocks, in the model's dtype; the base is frozen either way."""
-    lm.requires_grad_(False)
-    settings = config.lora
-    if settings.r == 0:
-        return lm
-    lora = LoraConfig(
-        r=settings.r, lora_alpha=settings.lora_alpha, lora_dropout=settings.lora_dropout, task_type="CAUSAL_LM",
-        target_modules=settings.target_modules or "all-linear",
-    )  # fmt: skip
-    # float32 adapters on a bfloat16 base make every step several times slower; the optimiser keeps float32 masters
-    # a PeftModel forwards everything to the model it holds
-    try:
-        return cast("PreTrainedModel", get_peft_model(lm, lora, autocast_adapter_dtype=False))
-    except ValueError as error:
-        raise UserError(f"lora.target_modules {settings.target_modules}: {error}") from error

@@ -1,0 +1,81 @@
+"""Questions to answers: find, lay out the prompt, decode one line, and say what was read."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedTokenizerBase, StoppingCriteriaList
+
+from mlmf.abstention import is_abstention
+from mlmf.llm.local import FirstLine
+from mlmf.memory.gate import LAYERS
+from mlmf.memory.state import MemoryState
+from mlmf.recall import as_lines
+from mlmf.types import Answer, Query, answer_prompt
+
+if TYPE_CHECKING:
+    from mlmf.model import MLMFModel
+
+
+@torch.no_grad()
+def answer_all(model: MLMFModel, queries: Sequence[Query], state: MemoryState, max_new_tokens: int) -> list[Answer]:
+    """Answer questions greedily, up to the end of the first line.
+
+    The prompt is the question alone; with ``recall_tokens`` the recalled turns stand before it as dated lines.
+
+    Args:
+        model: the model.
+        queries: independent questions.
+        state: one memory per question, or a single one for all.
+        max_new_tokens: the most tokens written per answer.
+
+    Returns:
+        One answer per question; ``gates`` is empty where no memory of the call holds anything.
+    """
+    if not queries:
+        return []
+    began = time.perf_counter()
+    tokenizer = model.tokenizer
+
+    def count(text: str) -> int:
+        return len(tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    keys = model.query_keys([tokenizer(q.text, add_special_tokens=False)["input_ids"] for q in queries])
+    bank, recalls = model.read(keys, state)
+    lines = [as_lines(recall, model.config.recall_tokens, count) for recall in recalls]
+    prompts = [answer_prompt(query, shown) for query, shown in zip(queries, lines, strict=True)]
+    ids, mask = _left_padded(tokenizer, prompts, model.encoder.window - max_new_tokens)
+    tokens, gamma = model.decode(
+        ids.to(model.device), mask.to(model.device), bank, max_new_tokens=max_new_tokens, do_sample=False,
+        stopping_criteria=StoppingCriteriaList([FirstLine(tokenizer, ids.shape[1])]),
+    )  # fmt: skip
+    texts = tokenizer.batch_decode(tokens[:, ids.shape[1] :], skip_special_tokens=True)
+    texts = [text.strip().split("\n")[0].strip() for text in texts]
+    shares = None if gamma is None else gamma[:, :, -1].mean(1).tolist()
+    seconds = (time.perf_counter() - began) / len(queries)
+    return [
+        Answer(
+            text=text,
+            abstained=is_abstention(text),
+            recalled=recalls[i].turn_ids,
+            recalled_lines=recalls[i].lines,
+            gates={} if shares is None else dict(zip(LAYERS, shares[i], strict=True)),
+            tokens_read=int(mask[i].sum()),
+            tokens_written=count(text),
+            seconds=seconds,
+        )
+        for i, text in enumerate(texts)
+    ]
+
+
+def _left_padded(tokenizer: PreTrainedTokenizerBase, prompts: Sequence[str], longest: int) -> tuple[Tensor, Tensor]:
+    """Ids and mask of prompts, each cut to its last ``longest`` tokens."""
+    rows = [tokenizer(prompt, add_special_tokens=False)["input_ids"][-longest:] for prompt in prompts]
+    size = max(map(len, rows))
+    ids = torch.tensor([[tokenizer.pad_token_id] * (size - len(row)) + row for row in rows])
+    mask = torch.tensor([[0] * (size - len(row)) + [1] * len(row) for row in rows])
+    return ids, mask
