@@ -1,16 +1,24 @@
-"""LoRA adapters of the wrapped model, and how to read with the frozen base alone."""
+"""LoRA adapters of the wrapped model: added, taken out of the way for reading, merged for answering."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, cast
 
-from peft import LoraConfig, PeftModel, get_peft_model
+import torch
+from peft import LoraConfig, get_peft_model
+from peft.tuners.lora import LoraLayer
+from torch import Tensor, nn
 from transformers import PreTrainedModel
+from transformers.pytorch_utils import Conv1D
 
 from mlmf.config.model import LoraSettings
 from mlmf.errors import UserError
+
+_ADAPTER = "default"
 
 
 def with_lora(lm: PreTrainedModel, settings: LoraSettings) -> PreTrainedModel:
@@ -34,15 +42,125 @@ def with_lora(lm: PreTrainedModel, settings: LoraSettings) -> PreTrainedModel:
         raise UserError(f"lora.target_modules {settings.target_modules}: {error}") from error
 
 
-@contextmanager
-def without_adapters(lm: PreTrainedModel) -> Iterator[None]:
-    """The frozen base model alone."""
-    # peft's own context manager inspects every adapter on each use, which costs a fifth of reading a session
-    adapters: Any = lm.base_model if isinstance(lm, PeftModel) else None
-    if adapters is not None:
-        adapters.disable_adapter_layers()
-    try:
-        yield
-    finally:
-        if adapters is not None:
-            adapters.enable_adapter_layers()
+@dataclass(frozen=True)
+class _Place:
+    """Where an adapted layer stands in the wrapped model: ``parent.name``."""
+
+    parent: nn.Module
+    name: str
+    adapted: nn.Module
+    """The layer of peft."""
+    base: nn.Module
+    """The frozen layer below it."""
+
+    def merged(self) -> nn.Module:
+        """A layer of its own with the update added to its weight; the adapted layer itself where that cannot be.
+
+        Only a plain floating-point matrix takes an update without loss of form: quantised layers keep their adapters
+        beside them.
+        """
+        base, lora = self.base, cast("Any", self.adapted)
+        if not isinstance(base, nn.Linear | Conv1D) or not base.weight.is_floating_point():
+            return self.adapted
+        down, up = lora.lora_A[_ADAPTER].weight, lora.lora_B[_ADAPTER].weight
+        update = lora.scaling[_ADAPTER] * (up.float() @ down.float())
+        weight = base.weight.detach().float() + (update.T if isinstance(base, Conv1D) else update)
+        layer = copy.copy(base)
+        layer._parameters = base._parameters.copy()  # a shallow copy of a module shares the dictionary
+        layer.weight = nn.Parameter(weight.to(base.weight.dtype), requires_grad=False)
+        return layer
+
+
+class Adapters:
+    """The adapted layers of a wrapped model, and what stands in their places during a call.
+
+    Between calls the adapted layers of peft are in place, so that nothing else ever trains, saves, copies or loads.
+    Inside :meth:`base_only` the frozen layers are, bit for bit those of the base model; inside :meth:`merged`, layers
+    whose weights have the update added in, which decodes at the speed of the base model. The merged weights are a
+    second copy, made when first wanted and made anew once a weight they come from has changed.
+    """
+
+    def __init__(self, lm: PreTrainedModel, merging: bool) -> None:
+        """Find the adapted layers of ``lm``; ``merging=False`` keeps :meth:`merged` from making a copy."""
+        self.merging = merging
+        self._places = [
+            _Place(parent, name, child, child.get_base_layer())
+            for parent in lm.modules()
+            for name, child in parent.named_children()
+            if isinstance(child, LoraLayer)
+        ]
+        self._standing: list[nn.Module] = [place.adapted for place in self._places]
+        # dictionaries of parameters and no parameters: loading may put others into their place
+        self._sources = [
+            (module._parameters, name)
+            for place in self._places
+            for module in place.adapted.modules()
+            for name in module._parameters
+        ]
+        self._merged: list[nn.Module] | None = None
+        self._made_of: list[tuple[int, int]] = []
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory taken by merged weights."""
+        pairs = zip(self._merged or [], self._places, strict=False)
+        return sum(cast("Tensor", layer.weight).nbytes for layer, place in pairs if layer is not place.adapted)
+
+    def release(self) -> None:
+        """Free the merged weights."""
+        self._merged, self._made_of = None, []
+
+    @torch.no_grad()
+    def merge(self) -> None:
+        """Make the merged weights now, whether or not something has changed."""
+        self._check()
+        self.release()  # first, or three copies would be held for a moment
+        self._merged, self._made_of = [place.merged() for place in self._places], self._versions()
+
+    @contextmanager
+    def base_only(self) -> Iterator[None]:
+        """The frozen base model alone, also inside of :meth:`merged`."""
+        with self._with([place.base for place in self._places]):
+            yield
+
+    @contextmanager
+    def merged(self) -> Iterator[None]:
+        """Merged weights, or the adapted layers where :attr:`merging` is off."""
+        if not self.merging:
+            with self._with([place.adapted for place in self._places]):
+                yield
+            return
+        if self._merged is None or self._made_of != self._versions():
+            self.merge()
+        with self._with(cast("list[nn.Module]", self._merged)):
+            yield
+
+    def _versions(self) -> list[tuple[int, int]]:
+        """Changes with every write to a weight and every move of one."""
+        tensors = [tensor for source, name in self._sources if (tensor := source[name]) is not None]
+        return [(tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version) for tensor in tensors]
+
+    @contextmanager
+    def _with(self, layers: list[nn.Module]) -> Iterator[None]:
+        self._check()
+        before = self._standing
+        self._put(layers)
+        try:
+            yield
+        finally:
+            self._put(before)
+
+    def _put(self, layers: list[nn.Module]) -> None:
+        for place, layer in zip(self._places, layers, strict=True):
+            # not setattr: its checks take longer for two hundred layers than reading a few tokens
+            place.parent._modules[place.name] = layer
+        self._standing = layers
+
+    def _check(self) -> None:
+        for place, layer in zip(self._places, self._standing, strict=True):
+            if place.parent._modules[place.name] is not layer or cast("Any", place.adapted).merged:
+                raise UserError(
+                    f"the adapter of layer {place.name!r} was merged or unloaded through peft, so the base model that "
+                    "memories are written with is gone. Load the model again, and use its own merge_adapters(), which "
+                    "keeps the base"
+                )

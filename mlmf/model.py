@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
-from transformers.utils.generic import ModelOutput
 
 from mlmf import answering, checkpoint
-from mlmf.adapters import with_lora, without_adapters
+from mlmf.adapters import Adapters, with_lora
 from mlmf.base_model import load_base, weights_digest
 from mlmf.config.model import MLMFConfig
 from mlmf.encoder import BaseEncoder
@@ -28,27 +26,12 @@ from mlmf.memory.fusion import MemoryBank
 from mlmf.memory.host import decoder_layers, host_attention
 from mlmf.memory.multilayer import MultiLayerMemory
 from mlmf.memory.state import MemoryState
+from mlmf.output import IGNORED, MLMFOutput, labelled_loss, mean_gates, predicting_positions
+from mlmf.queries import QueryReader
 from mlmf.recall import Recall, as_bank, choose
 from mlmf.types import Answer, Query, Session
 
-IGNORED = -100
-"""Label of a token that is not trained on, as everywhere in Hugging Face."""
-
-
-@dataclass
-class MLMFOutput(ModelOutput):
-    """A causal LM's output, and what the memory did."""
-
-    loss: Tensor | None = None
-    """``L_gen``: mean cross-entropy over the labelled tokens."""
-    logits: Tensor | None = None
-    """``(B, T, V)``; only the positions that predict a label where ``labelled_only`` was asked for."""
-    gates: Tensor | None = None
-    """Share of working, episodic and semantic memory in the read, mean over tokens and fusion layers, ``(B, 3)``."""
-    gamma: Tensor | None = None
-    """The same for every fusion layer and token, ``(B, L, T, 3)``."""
-    recalls: list[Recall] | None = None
-    """The event nodes read, per row."""
+__all__ = ["IGNORED", "MLMFModel", "MLMFOutput"]
 
 
 class MLMFModel(nn.Module):
@@ -81,8 +64,10 @@ class MLMFModel(nn.Module):
             self.memory = MultiLayerMemory(config, hosts, lm.config.hidden_size).to(lm.device, lm.dtype)
             self.memory.key_projection.float()
             self.lm = with_lora(lm, config.lora)
+        self.adapters = Adapters(self.lm, config.lora.merge)
         self.hooks = FusionHooks(self.memory, layers, self.fusion_layers)
         self.encoder = BaseEncoder(lm, tokenizer, layers, self.fusion_layers, self.key_layer, self._base_only)
+        self.queries = QueryReader(self.encoder)
 
     @classmethod
     def from_base(
@@ -189,19 +174,9 @@ class MLMFModel(nn.Module):
 
     @torch.no_grad()
     def query_keys(self, ids: Sequence[Sequence[int]]) -> QueryKeys:
-        """Keys of queries given as token ids; a leading newline takes the place of the attention sink.
-
-        Of a query that the base model cannot read in one pass with it, the last tokens count.
-        """
-        newline = self.tokenizer("\n", add_special_tokens=False)["input_ids"]
-        longest = self.encoder.window - len(newline)
-        rows = [newline + list(row)[-longest:] for row in ids]
-        size = max(len(row) for row in rows)
-        tokens = torch.tensor([row + [0] * (size - len(row)) for row in rows], device=self.device)
-        mask = torch.tensor([[i < len(row) for i in range(size)] for row in rows], device=self.device)
-        states = self.encoder.states(tokens, [self.key_layer])[self.key_layer]
-        skip = len(newline)
-        return QueryKeys(self.memory.key_projection(states[:, skip:]), tokens[:, skip:], mask[:, skip:])
+        """Keys of queries given as token ids; see :class:`mlmf.queries.QueryReader`."""
+        states, tokens, mask = self.queries(ids)
+        return QueryKeys(self.memory.key_projection(states), tokens, mask)
 
     def read(self, query: QueryKeys, state: MemoryState) -> tuple[MemoryBank | None, list[Recall]]:
         """Find, then lay out what the fusion layers will attend to; ``None`` for memories that hold nothing."""
@@ -243,25 +218,16 @@ class MLMFModel(nn.Module):
         bank, recalls = (None, []) if state is None or query is None else self.read(query, state)
         positions = None
         if labels is not None and labelled_only:
-            positions = (labels[:, 1:] != IGNORED).any(0).nonzero().squeeze(-1)
+            positions = predicting_positions(labels)
             kwargs["logits_to_keep"] = positions
         kwargs.setdefault("position_ids", (mask.cumsum(-1) - 1).clamp(min=0))
         kwargs.setdefault("use_cache", False)
-        with self.hooks.reading_from(bank) as reading:
+        with self.hooks.reading_from(bank) as reading, self._weights():
             output = self.lm(input_ids=input_ids, attention_mask=mask, **kwargs)
-        logits = output.logits
-        loss = None
-        if labels is not None:
-            predicted = logits if positions is not None else logits[:, :-1]
-            targets = labels[:, 1:] if positions is None else labels[:, positions + 1]
-            wanted = targets != IGNORED
-            loss = F.cross_entropy(predicted[wanted].float(), targets[wanted])
+        loss = None if labels is None else labelled_loss(output.logits, labels, positions)
         gamma = None if reading is None else reading.stacked_gamma()
-        gates = None
-        if gamma is not None:
-            weight = mask[:, None, -gamma.shape[2] :, None].to(gamma.dtype)
-            gates = (gamma * weight).sum((1, 2)) / (weight.sum((1, 2)) * gamma.shape[1]).clamp_min(1)
-        return MLMFOutput(loss=loss, logits=logits, gates=gates, gamma=gamma, recalls=recalls)
+        gates = None if gamma is None else mean_gates(gamma, mask)
+        return MLMFOutput(loss=loss, logits=output.logits, gates=gates, gamma=gamma, recalls=recalls)
 
     @torch.no_grad()
     def generate(
@@ -289,7 +255,7 @@ class MLMFModel(nn.Module):
         """:meth:`generate` with what to read already found: its tokens, and gamma of the prompt ``(B, L, T, 3)``."""
         kwargs.setdefault("pad_token_id", self.tokenizer.pad_token_id)
         lm: Any = self.lm
-        with self.hooks.reading_from(bank) as reading:
+        with self.hooks.reading_from(bank) as reading, self._weights():
             tokens: Tensor = lm.generate(input_ids=input_ids, attention_mask=attention_mask, **kwargs)
         return tokens, None if reading is None else reading.stacked_gamma()
 
@@ -306,7 +272,39 @@ class MLMFModel(nn.Module):
         """Answer questions greedily, up to the end of the first line. See :func:`mlmf.answering.answer_all`."""
         return answering.answer_all(self, queries, state, max_new_tokens)
 
+    def merge_adapters(self) -> None:
+        """Answer with the adapters added into a second copy of the weights they adapt: as fast as the base model.
+
+        This happens by itself at the first call in eval mode without gradient, unless ``lora.merge`` is false, and
+        again after a weight has changed (a change through ``.data`` goes unseen: call this then). Sessions and queries
+        are read with the frozen base's own weights all along; checkpoints and training know nothing of the copy.
+        """
+        with self.hooks.reading_from(None):
+            self.adapters.merging = True
+            self.adapters.merge()
+
+    def unmerge_adapters(self) -> None:
+        """Free the copy, and from now on answer with the adapters beside the weights."""
+        with self.hooks.reading_from(None):
+            self.adapters.merging = False
+            self.adapters.release()
+
+    def train(self, mode: bool = True) -> MLMFModel:
+        """As everywhere in torch; training frees the merged weights."""
+        if mode:
+            self.adapters.release()
+        return super().train(mode)
+
     # ------------------------------------------------------------------ inside
+
+    @contextmanager
+    def _base_only(self) -> Iterator[None]:
+        with self.hooks.reading_from(None), self.adapters.base_only():
+            yield
+
+    def _weights(self) -> AbstractContextManager[None]:
+        inferring = not self.training and not torch.is_grad_enabled()
+        return self.adapters.merged() if inferring else nullcontext()
 
     def _check(self, state: MemoryState) -> None:
         if state.fingerprint != self.fingerprint:
@@ -314,12 +312,6 @@ class MLMFModel(nn.Module):
                 f"this memory state belongs to {state.fingerprint!r}, the model is {self.fingerprint!r}: "
                 "remember the sessions again with this model"
             )
-
-    @contextmanager
-    def _base_only(self) -> Iterator[None]:
-        """The frozen base model alone: no adapter, no memory."""
-        with self.hooks.reading_from(None), without_adapters(self.lm):
-            yield
 
 
 def _spread(depth: int, count: int = 5) -> list[int]:

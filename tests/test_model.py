@@ -255,7 +255,7 @@ def test_a_conversation_stays_on_no_module(opened: MLMFModel, state: MemoryState
 def test_a_call_that_fails_leaves_nothing_behind(opened: MLMFModel, state: MemoryState) -> None:
     ids = torch.tensor([[5, 6, 7, 8]])
     with torch.no_grad():
-        expected = opened(ids).logits
+        expected = opened.lm(ids).logits
         query = opened.query_keys([[5, 6]])
         with pytest.raises(IndexError):
             opened(torch.tensor([[10**6]]), state=state.select([0]), query=query)

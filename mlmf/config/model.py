@@ -22,6 +22,9 @@ class LoraSettings:
     """Dropout on the adapter's input."""
     target_modules: list[str] | None = None
     """Names of the linear layers to adapt; null adapts every linear layer of the decoder blocks."""
+    merge: bool = True
+    """Answer with the adapters merged into a second copy of the adapted weights, which is as fast as the base model;
+    false saves that memory."""
 
     def __post_init__(self) -> None:
         """Refuse values no adapter can be built from."""

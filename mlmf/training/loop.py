@@ -70,6 +70,7 @@ class Trainer:
         self.examples, self.examples_key = self._examples(conversations)
         self.features = FeatureCache(model, cache_dir())
         self._read_sessions(conversations)
+        model.queries.keep(self.examples["query"])
         self.collator = Collator(conversations, self.features, config.seed, model.tokenizer.pad_token_id)
         self.batch_size = config.per_device_train_batch_size
         per_step = self.batch_size * config.gradient_accumulation_steps * self.accelerator.num_processes
