@@ -101,7 +101,7 @@ def test_open_gates_change_nothing_for_rows_whose_memory_is_empty(architecture: 
     ids, mask = prompts(model.tokenizer, ["Where is Anna?", "Who?"])
     positions = (mask.cumsum(-1) - 1).clamp(min=0)
     expected = tiny_model(architecture)(input_ids=ids, attention_mask=mask, position_ids=positions).logits
-    one_empty = model.write([HISTORIES[0][0], None], [model.encoder.encode(HISTORIES[0][:1])[0], None],
+    one_empty = model.write([HISTORIES[0][0], None], [model.features(HISTORIES[0][:1])[0], None],
                             model.init_state(2))  # fmt: skip
     output = model(ids, mask, state=one_empty)
     assert torch.equal(output.logits[1], expected[1])

@@ -40,10 +40,10 @@ def test_each_layer_holds_what_its_equation_says(makers: Makers, empty: Callable
     past = history(makers, 3)
     state = remember(memory, empty(memory), past)
     last = past[-1][1]
-    assert torch.equal(state.working[0, :, :3], last.states[:, -3:])
+    assert torch.equal(state.working[0, :3], last.codes[-3:])
     assert state.working_mask[0].tolist() == [True] * 3 + [False] * 2
     assert state.episodic_mask[0].tolist() == [True] * 3 + [False] * 5
-    assert torch.equal(state.values[0], torch.cat([features.states for _, features in past], 1))
+    assert torch.equal(state.values[0], torch.cat([features.codes for _, features in past]))
     assert torch.equal(state.tokens[0], torch.cat([features.tokens for _, features in past]))
     assert state.owner[0].tolist() == [3 * i + p for i in range(3) for p in [0] * 3 + [1] * 4 + [2] * 4]
     assert [node.turn_id for node in state.nodes[0]] == ["", "D0:0", "D0:1", "", "D1:0", "D1:1", "", "D2:0", "D2:1"]
@@ -57,7 +57,7 @@ def test_size_is_flat_once_the_layers_are_full(makers: Makers, empty: Callable[.
     state, sizes = empty(memory), []
     for session, features in history(makers, 25):
         state = memory.write([session], [features], state)
-        assert len(state.nodes[0]) <= 7 and state.values.shape[2] <= 7 * 4
+        assert len(state.nodes[0]) <= 7 and state.values.shape[1] <= 7 * 4
         sizes.append(state.n_bytes)
     assert state.sessions == (25,)
     assert len(set(sizes[3:])) == 1

@@ -17,17 +17,17 @@ from mlmf.memory.nodes import Node, versions
 from mlmf.memory.semantic import SemanticMemory, SemanticRow, session_nodes
 from mlmf.types import Session, Turn
 
-WIDTH, KEY = 6, 5
+CODE, KEY = 6, 5
 
 
-def make(c_s: int = 100, node_tokens: int = 64, tau_s: float = 0.97) -> SemanticMemory:
+def make(c_s: int = 100, c_m: int = 1000, node_tokens: int = 64, tau_s: float = 0.97) -> SemanticMemory:
     torch.manual_seed(0)
-    return SemanticMemory(WIDTH, KEY, c_s, node_tokens, tau_s)
+    return SemanticMemory(CODE, KEY, c_s, c_m, node_tokens, tau_s)
 
 
 def empty_row() -> SemanticRow:
     return SemanticRow(
-        torch.zeros(2, 0, WIDTH), torch.zeros(0, KEY), torch.zeros(0).long(), torch.zeros(0).long(),
+        torch.zeros(0, CODE), torch.zeros(0, KEY), torch.zeros(0).long(), torch.zeros(0).long(),
         torch.zeros(0, KEY), (),
     )  # fmt: skip
 
@@ -36,7 +36,7 @@ def piece(pieces: list[int], seed: int = 0) -> tuple[Tensor, Tensor, Tensor, Ten
     generator = torch.Generator().manual_seed(seed)
     n = len(pieces)
     keys = F.normalize(torch.randn(n, KEY, generator=generator), dim=-1)
-    return torch.randn(2, n, WIDTH, generator=generator), keys, torch.arange(n), torch.tensor(pieces)
+    return torch.randn(n, CODE, generator=generator), keys, torch.arange(n), torch.tensor(pieces)
 
 
 def some_nodes(session: int, turns: int) -> tuple[Node, ...]:
@@ -67,26 +67,26 @@ def test_session_nodes_ask_the_extractor_with_the_speakers() -> None:
     assert asked == [(text, ("Anna", "Ben")) for text in ("one", "two", "three")]
 
 
-def test_append_keeps_states_and_says_who_owns_them() -> None:
+def test_append_keeps_codes_and_says_who_owns_them() -> None:
     memory = make()
-    states, keys, tokens, pieces = piece([0, 0, 1, 1, 1, 2])
-    row = memory.append(empty_row(), states, keys, tokens, pieces, some_nodes(0, 2))
-    assert torch.equal(row.values, states) and torch.equal(row.keys, keys) and torch.equal(row.tokens, tokens)
+    codes, keys, tokens, pieces = piece([0, 0, 1, 1, 1, 2])
+    row = memory.append(empty_row(), codes, keys, tokens, pieces, some_nodes(0, 2))
+    assert torch.equal(row.values, codes) and torch.equal(row.keys, keys) and torch.equal(row.tokens, tokens)
     assert row.owner.tolist() == [0, 0, 1, 1, 1, 2]
     sums = np.stack([keys.numpy()[[0, 1]].sum(0), keys.numpy()[2:5].sum(0), keys.numpy()[5]])
     np.testing.assert_allclose(row.pooled.numpy(), sums / np.linalg.norm(sums, axis=1, keepdims=True), rtol=1e-5)
     more = memory.append(row, *piece([0, 1, 1], seed=1), some_nodes(1, 1))
     assert more.owner.tolist() == [0, 0, 1, 1, 1, 2, 3, 4, 4]
-    assert torch.equal(more.values[:, :6], states)
+    assert torch.equal(more.values[:6], codes)
     assert [(n.session, n.turn) for n in more.nodes] == [(0, -1), (0, 0), (0, 1), (1, -1), (1, 0)]
 
 
 def test_a_long_turn_keeps_its_first_tokens() -> None:
-    states, keys, tokens, pieces = piece([0, 1, 1, 1, 1, 2, 2])
-    row = make(node_tokens=2).append(empty_row(), states, keys, tokens, pieces, some_nodes(0, 2))
+    codes, keys, tokens, pieces = piece([0, 1, 1, 1, 1, 2, 2])
+    row = make(node_tokens=2).append(empty_row(), codes, keys, tokens, pieces, some_nodes(0, 2))
     assert row.owner.tolist() == [0, 1, 1, 2, 2]
     assert row.tokens.tolist() == [0, 1, 2, 5, 6]
-    assert torch.equal(row.values, states[:, [0, 1, 2, 5, 6]])
+    assert torch.equal(row.values, codes[[0, 1, 2, 5, 6]])
 
 
 def test_a_turn_without_tokens_still_has_a_node() -> None:
@@ -118,7 +118,7 @@ def test_resolve_never_supersedes_by_or_of_a_date_line() -> None:
 def pooled_row(pooled: Tensor, nodes: tuple[Node, ...]) -> SemanticRow:
     """Nodes without tokens: what resolving and pruning look at."""
     none = torch.zeros(0).long()
-    return SemanticRow(torch.zeros(2, 0, WIDTH), torch.zeros(0, KEY), none, none, pooled, nodes)
+    return SemanticRow(torch.zeros(0, CODE), torch.zeros(0, KEY), none, none, pooled, nodes)
 
 
 def test_repeated_updates_form_a_chain_to_the_most_alike_turn() -> None:
@@ -167,7 +167,7 @@ def test_prune_goes_by_salience_first() -> None:
     assert [node.turn for node in kept.nodes] == [-1, 0, 2]
     assert kept.owner.tolist() == [0, 1, 1, 2]
     torch.testing.assert_close(salience, torch.tensor([0.1, 0.9, 0.3]))
-    assert torch.equal(kept.values, row.values[:, [0, 1, 2, 4]]) and torch.equal(kept.keys, row.keys[[0, 1, 2, 4]])
+    assert torch.equal(kept.values, row.values[[0, 1, 2, 4]]) and torch.equal(kept.keys, row.keys[[0, 1, 2, 4]])
     assert torch.equal(kept.pooled, row.pooled[[0, 1, 3]])
 
 
@@ -223,12 +223,12 @@ def test_prune_within_capacity_changes_nothing() -> None:
 
 def test_salience_reads_the_episodic_summary_and_learns() -> None:
     memory = make()
-    pooled, summary = torch.randn(4, KEY), torch.randn(WIDTH)
+    pooled, summary = torch.randn(4, KEY), torch.randn(CODE)
     assert not memory.score_salience(pooled, summary).any()
     torch.nn.init.normal_(memory.salience.weight)
     one, other = memory.score_salience(pooled, summary), memory.score_salience(pooled, -summary)
     assert one.shape == (4,) and not torch.allclose(one, other)
-    assert torch.isfinite(memory.score_salience(pooled, torch.zeros(WIDTH))).all()
+    assert torch.isfinite(memory.score_salience(pooled, torch.zeros(CODE))).all()
 
 
 def test_embed_is_two_rounds_of_mean_neighbour_messages() -> None:
