@@ -299,6 +299,18 @@ def test_a_saved_state_answers_as_before(opened: MLMFModel, state: MemoryState, 
     assert torch.equal(opened(ids, mask, state=loaded).logits, opened(ids, mask, state=state).logits)
 
 
+@pytest.mark.parametrize("part", ["codec", "key_projection"])
+def test_a_state_of_another_calibration_is_refused(part: str) -> None:
+    model, other = build("llama", code_dim=16), build("llama", code_dim=16)
+    state = remembered(model, HISTORIES[1:])
+    other.answer("What was red?", state)
+    layers = len(other.fusion_layers) if part == "codec" else 1
+    sample = torch.randn(50, layers, 64, generator=torch.Generator().manual_seed(2))
+    getattr(other.memory, part).calibrate(sample if part == "codec" else sample[:, 0])
+    with pytest.raises(UserError, match="belongs to"):
+        other.answer("What was red?", state)
+
+
 def test_bad_states_and_layers_are_refused() -> None:
     model = build("llama")
     foreign = build("llama", key_layer=1)

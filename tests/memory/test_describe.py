@@ -43,6 +43,7 @@ def test_description_of_a_conversation(state: MemoryState) -> None:
 
 def test_capacity_is_shown_where_it_is_given(state: MemoryState) -> None:
     assert "semantic  5 / 64 nodes" in state.describe(1, c_s=64)
+    assert "sessions, 11 / 80 token slots" in state.describe(1, c_m=80)
 
 
 def test_description_of_nothing(make_memory: Callable[..., object], empty: Callable[..., MemoryState]) -> None:

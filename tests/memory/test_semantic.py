@@ -206,6 +206,38 @@ def test_a_date_line_is_kept_exactly_as_long_as_a_turn_of_its_session(sizes: lis
     assert nodes[best] in kept.nodes
 
 
+def test_prune_keeps_within_the_token_slots_and_fills_them_with_what_fits() -> None:
+    memory = make(c_m=7)
+    row = memory.append(empty_row(), *piece([0, 1, 1, 1, 2, 2, 2, 2, 3, 3, 4]), some_nodes(0, 4))
+    kept, salience = memory.prune(row, torch.tensor([0.0, 0.9, 0.8, 0.7, 0.6]))
+    # a date line of 1 and a turn of 3; the turn of 4 would be one too many; the turns of 2 and 1 fit
+    assert [node.turn for node in kept.nodes] == [-1, 0, 2, 3]
+    assert kept.owner.tolist() == [0, 1, 1, 1, 2, 2, 3] and kept.tokens.tolist() == [0, 1, 2, 3, 8, 9, 10]
+    torch.testing.assert_close(salience, torch.tensor([0.0, 0.9, 0.7, 0.6]))
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    sizes=st.lists(st.lists(st.integers(1, 4), min_size=1, max_size=4), min_size=1, max_size=5),
+    c_m=st.integers(5, 30),
+    seed=st.integers(0, 1000),
+)
+def test_neither_capacity_is_ever_exceeded_and_date_lines_go_with_their_turns(
+    sizes: list[list[int]], c_m: int, seed: int
+) -> None:
+    memory, row = make(c_s=8, c_m=c_m), empty_row()
+    for session, turns in enumerate(sizes):
+        pieces = [0] + [i + 1 for i, size in enumerate(turns) for _ in range(size)]
+        row = memory.append(row, *piece(pieces), some_nodes(session, len(turns)))
+    salience = torch.rand(len(row.nodes), generator=torch.Generator().manual_seed(seed))
+    kept, _ = memory.prune(row, salience)
+    assert len(kept.nodes) <= 8 and len(kept.owner) <= c_m
+    turns_kept = {node.session for node in kept.nodes if not node.is_session}
+    assert {node.session for node in kept.nodes if node.is_session} == turns_kept
+    best = max((i for i, node in enumerate(row.nodes) if not node.is_session), key=lambda i: float(salience[i]))
+    assert row.nodes[best] in kept.nodes
+
+
 def test_pruning_keeps_a_link_to_a_version_that_is_gone() -> None:
     memory = make(c_s=2)
     old = tuple(replace(n, superseded_by=(1, 0)) if n.turn == 0 else n for n in some_nodes(0, 1))

@@ -133,6 +133,28 @@ def test_states_of_different_models_cannot_be_joined(toy_state: Callable[..., Me
         MemoryState.cat([one, replace(one, fingerprint="other")])
 
 
+def in_eight_bits(state: MemoryState) -> MemoryState:
+    return replace(state, values=(10 * state.values).to(torch.int8), keys=(100 * state.keys).to(torch.int8))
+
+
+def test_slots_of_eight_bits_are_saved_split_and_moved_like_others(
+    toy_state: Callable[..., MemoryState], tmp_path: Path
+) -> None:
+    state = in_eight_bits(toy_state([LONG, SHORT]))
+    state.save(tmp_path / "memory.safetensors")
+    assert_equal(MemoryState.load(tmp_path / "memory.safetensors"), state)
+    assert_equal(MemoryState.cat(state.split()), state)
+    assert_equal(state.select([0, 1]).to("cpu"), state)
+    whole = toy_state([LONG, SHORT])
+    assert whole.n_bytes - state.n_bytes == 3 * (whole.values.numel() + whole.keys.numel())
+
+
+def test_slots_of_different_types_cannot_be_joined(toy_state: Callable[..., MemoryState]) -> None:
+    one = toy_state([SHORT])
+    with pytest.raises(UserError, match=r"slots of torch\.float32 and torch\.int8 cannot be joined"):
+        MemoryState.cat([one, in_eight_bits(one)])
+
+
 def test_detach_cuts_the_gradient(toy_state: Callable[..., MemoryState]) -> None:
     state = toy_state([SHORT])
     state = replace(state, episodic=state.episodic.requires_grad_() * 2)
