@@ -34,8 +34,7 @@ class FindingModel(MLMFModel):
         """Wrap ``lm``; ``has_versions`` is for :meth:`scores` and ``has_nothing`` for :meth:`or_nothing`."""
         super().__init__(lm, tokenizer, config)
         self.outdating = nn.Parameter(torch.tensor(3.0)) if has_versions else None
-        shape = len(self.fusion_layers), lm.config.hidden_size
-        self.nothing = nn.Parameter(torch.randn(shape) * 0.1) if has_nothing else None
+        self.nothing = nn.Parameter(torch.randn(self.memory.codec.code_width) * 0.1) if has_nothing else None
         self.doubt = nn.Parameter(torch.tensor(5.0)) if has_nothing else None
 
     def scores(self, query: QueryKeys, state: MemoryState) -> Tensor:
@@ -49,7 +48,7 @@ class FindingModel(MLMFModel):
             return super().read(query, state)
         scores = self.scores(query, state)
         recalls = choose(scores, state, self.config.recall_nodes)
-        return as_bank(state, recalls, scores, self.memory.find_weight), recalls
+        return as_bank(state, recalls, scores, self.memory.find_weight, self.memory.codec), recalls
 
     def or_nothing(self, state: MemoryState) -> MemoryState:
         """Add to every conversation a node that says that nothing was found.
@@ -66,7 +65,7 @@ class FindingModel(MLMFModel):
         owner[:, m] = at
         return replace(
             state,
-            values=torch.cat([state.values, self.nothing[None, :, None].expand(b, -1, -1, -1)], 2),
+            values=torch.cat([state.values, self.nothing.expand(b, 1, -1)], 1),
             keys=F.pad(state.keys, (0, 0, 0, 1)),
             tokens=F.pad(state.tokens, (0, 1)),
             owner=owner,

@@ -102,7 +102,7 @@ class MemoryLearner(Learner):
         keys = [(row, s.index) for row, asked in enumerate(batch) for s in asked.conversation.sessions]
         features = {
             key: SessionFeatures(
-                layers[i, :, 1 : len(ids)],
+                model.memory.codec.encode(layers[i, :, 1 : len(ids)]),
                 hidden[model.key_layer][i, 1 : len(ids)],
                 torch.tensor(ids[1:]),
                 torch.tensor(pieces[1:]),
@@ -212,8 +212,9 @@ def is_correct(logits: Tensor, labels: Tensor) -> list[bool]:
 
 def default_config(**changes: object) -> MLMFConfig:
     """The memory of the benchmark's full model."""
+    # a language model that is still learning has no fixed statistics to make codes with: slots are its states
     settings: dict[str, object] = {
-        "base_model": "recall-llama", "fusion_layers": [1, 2, 3], "key_layer": 0, "recall_nodes": 3, "k": 16, "c_w": 16,
+        "base_model": "recall-llama", "code_dim": 0, "fusion_layers": [1, 2, 3], "key_layer": 0, "recall_nodes": 3, "k": 16, "c_w": 16,
         "c_e": 8, "lora": LoraSettings(r=0),
     }  # fmt: skip
     return MLMFConfig(**{**settings, **changes})  # type: ignore[arg-type]

@@ -18,7 +18,7 @@ import sys
 import tempfile
 import threading
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +28,7 @@ from filelock import FileLock
 from huggingface_hub import HfApi, constants, snapshot_download
 from huggingface_hub.errors import LocalEntryNotFoundError, RepositoryNotFoundError
 from safetensors import SafetensorError
+from torch import Tensor
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
@@ -119,11 +120,11 @@ def _no_progress_bar() -> Iterator[None]:
             hf_logging.enable_progress_bar()
 
 
-def weights_digest(model: PreTrainedModel) -> str:
-    """Short hash of a model's weights, whatever dtype they are loaded in: the first values of every parameter."""
+def weights_digest(named: Iterable[tuple[str, Tensor]]) -> str:
+    """Short hash of named weights, whatever dtype they are loaded in: 64 to 127 values spread over each of them."""
     digest = hashlib.sha256()
-    for _, parameter in sorted(model.named_parameters()):
-        sample = parameter.detach().flatten()[:64].to(torch.bfloat16).float().cpu()
+    for _, weight in sorted(named):
+        sample = weight.detach().flatten()[:: max(1, weight.numel() // 64)].to(torch.bfloat16).float().cpu()
         digest.update(sample.numpy().tobytes())
     return digest.hexdigest()[:16]
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from mlmf.memory.features import SessionFeatures, session_pieces
+from mlmf.memory.features import SessionStates, session_pieces
 from mlmf.types import Session
 
 _MAX_WINDOW = 4096
@@ -124,15 +124,15 @@ class BaseEncoder:
         encoded = self.tokenizer(session_pieces(session), add_special_tokens=False)["input_ids"]
         return [i for ids in encoded for i in ids], [p for p, ids in enumerate(encoded) for _ in ids]
 
-    def encode(self, sessions: Sequence[Session], batch_tokens: int = 4096) -> list[SessionFeatures]:
-        """Features of each session, in order; sessions of similar length are read together."""
+    def encode(self, sessions: Sequence[Session], batch_tokens: int = 4096) -> list[SessionStates]:
+        """States of each session, in order; sessions of similar length are read together."""
         chunks: list[tuple[int, list[int], list[int]]] = []
         for number, session in enumerate(sessions):
             ids, pieces = self.tokenize(session)
             size = self.window
             chunks += [(number, ids[i : i + size], pieces[i : i + size]) for i in range(0, len(ids), size)]
         order = sorted(range(len(chunks)), key=lambda c: len(chunks[c][1]))
-        encoded: dict[int, SessionFeatures] = {}
+        encoded: dict[int, SessionStates] = {}
         while order:
             batch = [order.pop()]
             longest = len(chunks[batch[0]][1])
@@ -140,17 +140,17 @@ class BaseEncoder:
                 batch.append(order.pop())
             features = self._encode_chunks([chunks[c] for c in batch])
             encoded |= dict(zip(batch, features, strict=True))
-        parts: list[list[SessionFeatures]] = [[] for _ in sessions]
+        parts: list[list[SessionStates]] = [[] for _ in sessions]
         for c, (number, _, _) in enumerate(chunks):
             parts[number].append(encoded[c])
         return [part[0] if len(part) == 1 else _concatenate(part) for part in parts]
 
-    def _encode_chunks(self, chunks: Sequence[tuple[int, list[int], list[int]]]) -> list[SessionFeatures]:
+    def _encode_chunks(self, chunks: Sequence[tuple[int, list[int], list[int]]]) -> list[SessionStates]:
         size = max(len(ids) for _, ids, _ in chunks)
         padded = torch.tensor([ids + [0] * (size - len(ids)) for _, ids, _ in chunks])
         captured = self.states(padded, [*self.fusion_layers, self.key_layer])
         return [
-            SessionFeatures(
+            SessionStates(
                 states=torch.stack([captured[layer][row, 1 : len(ids)] for layer in self.fusion_layers]),
                 keys=captured[self.key_layer][row, 1 : len(ids)].clone(),
                 tokens=torch.tensor(ids[1:], dtype=torch.long),
@@ -160,8 +160,8 @@ class BaseEncoder:
         ]
 
 
-def _concatenate(parts: Sequence[SessionFeatures]) -> SessionFeatures:
-    return SessionFeatures(
+def _concatenate(parts: Sequence[SessionStates]) -> SessionStates:
+    return SessionStates(
         torch.cat([p.states for p in parts], 1),
         torch.cat([p.keys for p in parts]),
         torch.cat([p.tokens for p in parts]),

@@ -51,7 +51,7 @@ class MLMFModel(nn.Module):
         """Wrap a loaded model. See :meth:`from_base` and :meth:`from_pretrained` for the usual ways in."""
         super().__init__()
         layers = decoder_layers(lm)
-        self.base_digest = weights_digest(lm)
+        self.base_digest = weights_digest(lm.named_parameters())
         self.config, self.tokenizer = config, tokenizer
         self.fusion_layers = config.fusion_layers or _spread(len(layers))
         self.key_layer = len(layers) // 5 if config.key_layer is None else config.key_layer
@@ -63,6 +63,7 @@ class MLMFModel(nn.Module):
             hosts = [host_attention(layers[index], lm) for index in self.fusion_layers]
             self.memory = MultiLayerMemory(config, hosts, lm.config.hidden_size).to(lm.device, lm.dtype)
             self.memory.key_projection.float()
+            self.memory.codec.float()
             self.lm = with_lora(lm, config.lora)
         self.adapters = Adapters(self.lm, config.lora.merge)
         self.hooks = FusionHooks(self.memory, layers, self.fusion_layers)
@@ -120,10 +121,18 @@ class MLMFModel(nn.Module):
         return self.lm.device
 
     @property
+    def features_fingerprint(self) -> str:
+        """What the features of a session depend on: the base model's weights, the layers read, and the codec."""
+        layers, codec = ",".join(map(str, self.fusion_layers)), self.memory.codec
+        codes = f"{codec.code_width} {weights_digest(codec.named_buffers())}"
+        base = f"{Path(self.config.base_model).name} {self.base_digest}"
+        return f"{base}|layers {layers}|codes {codes}|key {self.key_layer}"
+
+    @property
     def fingerprint(self) -> str:
-        """What a memory state depends on: the base model's weights and the layers its slots were taken from."""
-        layers = ",".join(map(str, self.fusion_layers))
-        return f"{Path(self.config.base_model).name} {self.base_digest}|layers {layers}|key {self.key_layer}x{self.memory.key_dim}"
+        """What a memory state depends on: the same, and the projection of keys."""
+        keys = self.memory.key_projection.state_dict()
+        return f"{self.features_fingerprint}x{self.memory.key_dim} {weights_digest(keys.items())}"
 
     def init_state(self, batch_size: int = 1) -> MemoryState:
         """Empty memories for ``batch_size`` conversations."""
@@ -132,11 +141,20 @@ class MLMFModel(nn.Module):
     # ------------------------------------------------------------------ writing
 
     @torch.no_grad()
+    def features(self, sessions: Sequence[Session]) -> list[SessionFeatures]:
+        """Sessions read by the frozen base model, their states encoded to codes: what :meth:`write` takes."""
+        encode = self.memory.codec.encode
+        return [
+            SessionFeatures(encode(read.states), read.keys, read.tokens, read.pieces)
+            for read in self.encoder.encode(sessions)
+        ]
+
+    @torch.no_grad()
     def remember(self, sessions: Sequence[Session | None], state: MemoryState) -> MemoryState:
         """Write one session into each conversation; ``None`` leaves a conversation as it is. ``state`` is unchanged."""
         if isinstance(sessions, Session):
             raise TypeError("remember takes a list with one session per conversation: remember([session], state)")
-        features = iter(self.encoder.encode([s for s in sessions if s is not None]))
+        features = iter(self.features([s for s in sessions if s is not None]))
         return self.write(sessions, [next(features) if s is not None else None for s in sessions], state)
 
     def write(
@@ -168,7 +186,7 @@ class MLMFModel(nn.Module):
         """What one conversation's memory holds, and how far this model opens to it; see :meth:`MemoryState.describe`."""
         self._check(state)
         openings = ", ".join(f"{gate:+.2f}" for gate in self.memory.openings())
-        return f"{state.describe(row, self.config.c_s)}\nfusion gates at layers {self.fusion_layers}: {openings}"
+        return f"{state.describe(row, self.config.c_s, self.config.c_m)}\nfusion gates at layers {self.fusion_layers}: {openings}"
 
     # ------------------------------------------------------------------ reading
 
@@ -188,7 +206,7 @@ class MLMFModel(nn.Module):
             return None, [Recall((), ()) for _ in range(b)]
         scores = self.memory.scorer(query, state)
         recalls = choose(scores, state, self.config.recall_nodes)
-        return as_bank(state, recalls, scores, self.memory.find_weight), recalls
+        return as_bank(state, recalls, scores, self.memory.find_weight, self.memory.codec), recalls
 
     def forward(
         self,

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from mlmf.memory.codec import StateCodec
 from mlmf.memory.fusion import MemoryBank
+from mlmf.memory.rounding import CODE_STEPS, from_stored
 from mlmf.memory.state import MemoryState, Node, pad_to
 
 
@@ -47,8 +49,10 @@ def choose(scores: Tensor, state: MemoryState, count: int) -> list[Recall]:
     return recalls
 
 
-def as_bank(state: MemoryState, recalls: Sequence[Recall], scores: Tensor, find_weight: Tensor) -> MemoryBank:
-    """Working and episodic memory whole, and the states of the chosen nodes, side by side.
+def as_bank(
+    state: MemoryState, recalls: Sequence[Recall], scores: Tensor, find_weight: Tensor, codec: StateCodec
+) -> MemoryBank:
+    """Working and episodic memory whole, and the tokens of the chosen nodes, side by side, decoded to states.
 
     A chosen turn brings the date line of its session along. The share of a node among the chosen, ``log softmax`` of
     its score, times ``find_weight`` biases the attention to its tokens, so that what answers trains what finds.
@@ -67,20 +71,20 @@ def as_bank(state: MemoryState, recalls: Sequence[Recall], scores: Tensor, find_
         lookup[list(place)] = torch.tensor(list(place.values()), dtype=torch.long)
         ranks = lookup.to(state.owner.device)[state.owner[source]]  # an empty slot's owner -1 reads the last entry, -1
         slots = (ranks >= 0).nonzero().squeeze(-1)
-        values.append(state.values[source][:, slots])
+        values.append(from_stored(state.values[source][slots], CODE_STEPS, state.working.dtype))
         biases.append(find_weight.float() * share[ranks[slots]] if len(slots) else share.new_zeros(0))
-    size = max(value.shape[1] for value in values)
-    semantic = torch.stack([pad_to(value, 1, size) for value in values])
-    semantic_mask = torch.stack([torch.arange(size, device=v.device) < v.shape[1] for v in values])
+    size = max(value.shape[0] for value in values)
+    semantic = torch.stack([pad_to(value, 0, size) for value in values])
+    semantic_mask = torch.stack([torch.arange(size, device=v.device) < v.shape[0] for v in values])
     bias = torch.stack([pad_to(b, 0, size) for b in biases])
     b = len(recalls)
-    working, episodic = state.working.expand(b, -1, -1, -1), state.episodic.expand(b, -1, -1, -1)
+    working, episodic = state.working.expand(b, -1, -1), state.episodic.expand(b, -1, -1)
     masks = [state.working_mask.expand(b, -1), state.episodic_mask.expand(b, -1), semantic_mask]
     return MemoryBank(
-        states=torch.cat([working, episodic, semantic], 2),
+        states=codec.decode(torch.cat([working, episodic, semantic], 1)).transpose(0, 1),
         mask=torch.cat(masks, 1),
-        bias=torch.cat([bias.new_zeros(b, working.shape[2] + episodic.shape[2]), bias], 1),
-        sizes=(working.shape[2], episodic.shape[2], size),
+        bias=torch.cat([bias.new_zeros(b, working.shape[1] + episodic.shape[1]), bias], 1),
+        sizes=(working.shape[1], episodic.shape[1], size),
     )
 
 

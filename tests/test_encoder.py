@@ -8,7 +8,7 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from mlmf.config.model import LoraSettings, MLMFConfig
-from mlmf.memory.features import SessionFeatures
+from mlmf.memory.features import SessionStates
 from mlmf.model import MLMFModel
 from mlmf.tiny import Architecture, tiny_model, tiny_tokenizer
 from mlmf.types import Session, Turn
@@ -33,7 +33,7 @@ def wrap(architecture: Architecture = "llama") -> MLMFModel:
     return MLMFModel(tiny_model(architecture), tiny_tokenizer(), MLMFConfig(lora=LoraSettings(r=4))).eval()
 
 
-def assert_close(one: SessionFeatures, other: SessionFeatures) -> None:
+def assert_close(one: SessionStates, other: SessionStates) -> None:
     torch.testing.assert_close(one.states, other.states, **TOLERANCE)
     torch.testing.assert_close(one.keys, other.keys, **TOLERANCE)
     assert torch.equal(one.tokens, other.tokens) and torch.equal(one.pieces, other.pieces)
@@ -56,7 +56,7 @@ def test_states_are_the_base_models_hidden_states_without_the_first_token(archit
         torch.testing.assert_close(features.keys, hidden[model.key_layer][0, 1:], **TOLERANCE)
         assert features.tokens.tolist() == ids[1:]
         assert features.pieces.tolist() == [i for i, line in enumerate(lines) for _ in line.encode()][1:]
-        assert features.n_tokens == len(ids) - 1
+        assert len(features.tokens) == len(ids) - 1
 
 
 @torch.no_grad()

@@ -101,7 +101,7 @@ def test_open_gates_change_nothing_for_rows_whose_memory_is_empty(architecture: 
     ids, mask = prompts(model.tokenizer, ["Where is Anna?", "Who?"])
     positions = (mask.cumsum(-1) - 1).clamp(min=0)
     expected = tiny_model(architecture)(input_ids=ids, attention_mask=mask, position_ids=positions).logits
-    one_empty = model.write([HISTORIES[0][0], None], [model.encoder.encode(HISTORIES[0][:1])[0], None],
+    one_empty = model.write([HISTORIES[0][0], None], [model.features(HISTORIES[0][:1])[0], None],
                             model.init_state(2))  # fmt: skip
     output = model(ids, mask, state=one_empty)
     assert torch.equal(output.logits[1], expected[1])
@@ -297,6 +297,18 @@ def test_a_saved_state_answers_as_before(opened: MLMFModel, state: MemoryState, 
     loaded = MemoryState.load(tmp_path / "memory.safetensors")
     ids, mask = prompts(opened.tokenizer, ["Where does the sister live?", "What was red?"])
     assert torch.equal(opened(ids, mask, state=loaded).logits, opened(ids, mask, state=state).logits)
+
+
+@pytest.mark.parametrize("part", ["codec", "key_projection"])
+def test_a_state_of_another_calibration_is_refused(part: str) -> None:
+    model, other = build("llama", code_dim=16), build("llama", code_dim=16)
+    state = remembered(model, HISTORIES[1:])
+    other.answer("What was red?", state)
+    layers = len(other.fusion_layers) if part == "codec" else 1
+    sample = torch.randn(50, layers, 64, generator=torch.Generator().manual_seed(2))
+    getattr(other.memory, part).calibrate(sample if part == "codec" else sample[:, 0])
+    with pytest.raises(UserError, match="belongs to"):
+        other.answer("What was red?", state)
 
 
 def test_bad_states_and_layers_are_refused() -> None:

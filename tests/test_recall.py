@@ -5,6 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mlmf.memory.codec import StateCodec
 from mlmf.memory.state import MemoryState, Node
 from mlmf.recall import Recall, as_bank, as_lines, choose
 
@@ -16,13 +17,21 @@ def conversation(row: list[tuple[int, int, int]]) -> MemoryState:
     owner = torch.tensor([i for i, (_, _, n) in enumerate(row) for _ in range(n)], dtype=torch.long)
     m, n = len(owner), len(row)
     return MemoryState(
-        working=torch.randn(1, 2, 2, 4), working_mask=torch.full((1, 2), bool(row)),
-        episodic=torch.randn(1, 2, 3, 4), episodic_mask=torch.full((1, 3), bool(row)),
-        values=torch.randn(1, 2, m, 4), keys=torch.randn(1, m, 4), tokens=torch.zeros(1, m).long(), owner=owner[None],
+        working=torch.randn(1, 2, 8), working_mask=torch.full((1, 2), bool(row)),
+        episodic=torch.randn(1, 3, 8), episodic_mask=torch.full((1, 3), bool(row)),
+        values=torch.randn(1, m, 8), keys=torch.randn(1, m, 4), tokens=torch.zeros(1, m).long(), owner=owner[None],
         embedding=torch.randn(1, n, 4), pooled=torch.randn(1, n, 4), salience=torch.zeros(1, n),
         nodes=(tuple(Node(s, t, "" if t < 0 else f"D{s}:{t}", f"[{s}] line {t}") for s, t, _ in row),),
         sessions=(len({s for s, _, _ in row}),), latest=(max((s for s, _, _ in row), default=-1),),
     )  # fmt: skip
+
+
+CODEC = StateCodec(layers=2, width=4, code_dim=0, seed=0)
+
+
+def whole(codes: torch.Tensor) -> torch.Tensor:
+    """The two states of 4 numbers that a slot of ``(B, M, 8)`` holds, ``(B, 2, M, 4)``."""
+    return codes.unflatten(-1, (2, 4)).transpose(-2, -3)
 
 
 @pytest.fixture
@@ -57,19 +66,20 @@ def test_ties_go_to_the_earlier_node(values: list[float], count: int) -> None:
 
 def test_bank_lays_out_working_episodic_and_the_chosen_nodes_with_their_date_lines(state: MemoryState) -> None:
     recalls = choose(SCORES, state, 1)  # D0:1 in row 0, D0:0 in row 1
-    bank = as_bank(state, recalls, SCORES, torch.tensor(0.5))
+    bank = as_bank(state, recalls, SCORES, torch.tensor(0.5), CODEC)
     assert bank.sizes == (2, 3, 4) and bank.states.shape == (3, 2, 9, 4) and bank.mask.shape == (3, 9)
-    assert torch.equal(bank.states[:, :, :2], state.working) and torch.equal(bank.states[:, :, 2:5], state.episodic)
+    assert torch.equal(bank.states[:, :, :2], whole(state.working))
+    assert torch.equal(bank.states[:, :, 2:5], whole(state.episodic))
     # row 0: one token of the date line of session 0, three of turn 1; not a token of session 1
-    assert torch.equal(bank.states[0, :, 5:], state.values[0][:, [0, 3, 4, 5]])
-    assert torch.equal(bank.states[1, :, 5:7], state.values[1][:, [0, 1]])
+    assert torch.equal(bank.states[0, :, 5:], whole(state.values[0][[0, 3, 4, 5]]))
+    assert torch.equal(bank.states[1, :, 5:7], whole(state.values[1][[0, 1]]))
     assert bank.mask.tolist() == [[True] * 9, [True] * 7 + [False] * 2, [False] * 9]
     assert bank.present.tolist() == [[True] * 3, [True] * 3, [False] * 3]
 
 
 def test_bias_is_the_log_share_of_a_node_times_the_find_weight(state: MemoryState) -> None:
     one = state.select([0])
-    bank = as_bank(one, choose(SCORES[:1], one, 2), SCORES[:1], torch.tensor(0.5))
+    bank = as_bank(one, choose(SCORES[:1], one, 2), SCORES[:1], torch.tensor(0.5), CODEC)
     share = torch.tensor([3.0, 2.0]).log_softmax(0) * 0.5
     # slots in order of time: date line and turn 1 of session 0, date line and turn of session 1
     expected = torch.tensor([0.0] * 5 + [share[0]] * 4 + [share[1]] * 4)
@@ -79,7 +89,7 @@ def test_bias_is_the_log_share_of_a_node_times_the_find_weight(state: MemoryStat
 def test_a_date_line_takes_the_share_of_its_best_turn(state: MemoryState) -> None:
     one = state.select([0])
     scores = torch.tensor([[INF, 1.0, 3.0, INF, 2.0]])
-    bank = as_bank(one, choose(scores, one, 3), scores, torch.tensor(1.0))
+    bank = as_bank(one, choose(scores, one, 3), scores, torch.tensor(1.0), CODEC)
     share = torch.tensor([3.0, 2.0, 1.0]).log_softmax(0)
     best, second, worst = share.tolist()
     torch.testing.assert_close(bank.bias[0, 5:], torch.tensor([best, worst, worst] + [best] * 3 + [second] * 4))
@@ -89,7 +99,7 @@ def test_gradient_flows_from_the_bias_to_scores_and_find_weight(state: MemorySta
     one = state.select([0])
     scores = SCORES[:1].clone().requires_grad_()
     weight = torch.tensor(0.5, requires_grad=True)
-    as_bank(one, choose(scores, one, 2), scores, weight).bias[0, 5].backward()
+    as_bank(one, choose(scores, one, 2), scores, weight, CODEC).bias[0, 5].backward()
     assert weight.grad is not None and weight.grad < 0
     assert scores.grad is not None
     assert scores.grad[0].nonzero().flatten().tolist() == [2, 4]
@@ -97,9 +107,9 @@ def test_gradient_flows_from_the_bias_to_scores_and_find_weight(state: MemorySta
 
 def test_one_conversation_makes_a_bank_for_every_query(state: MemoryState) -> None:
     one, scores = state.select([0]), torch.tensor([[INF, 1.0, 3.0, INF, 2.0], [INF, 9.0, 3.0, INF, 2.0]])
-    bank = as_bank(one, choose(scores, one, 1), scores, torch.tensor(0.0))
+    bank = as_bank(one, choose(scores, one, 1), scores, torch.tensor(0.0), CODEC)
     repeated = one.select([0, 0])
-    expected = as_bank(repeated, choose(scores, repeated, 1), scores, torch.tensor(0.0))
+    expected = as_bank(repeated, choose(scores, repeated, 1), scores, torch.tensor(0.0), CODEC)
     assert torch.equal(bank.states, expected.states) and torch.equal(bank.mask, expected.mask)
     assert not bank.bias.any()
 

@@ -48,6 +48,12 @@ class MLMFConfig:
     """Decoder layer whose input states serve as keys for finding; null takes a fifth of the depth."""
     key_dim: int = 128
     """Width of the keys."""
+    code_dim: int = 512
+    """Width of a slot: the states of a token at the fusion layers are kept as their principal components, two bytes each
+    in bfloat16 and one with slots: int8. 0 keeps the states whole (2880 numbers a token of SmolLM2-135M)."""
+    slots: Literal["model", "int8"] = "model"
+    """How the semantic layer stores codes and keys: in the model's dtype, or rounded to eight bits, in about half the
+    space. Rounded keys pass no gradient, so that a memory trained with int8 learns less about finding."""
     k: int = 32
     """Working memory (eq. 4): how many of the last tokens of a session are kept."""
     c_w: int = 32
@@ -56,8 +62,11 @@ class MLMFConfig:
     """Capacity of episodic memory, in slots."""
     c_s: int = 1024
     """Capacity of semantic memory, in event nodes: turns and, for each session with a turn kept, its date line."""
+    c_m: int = 11776
+    """Capacity of semantic memory in token slots, over all nodes. With the defaults a full memory takes 15.8 MB in
+    bfloat16 and 8.3 MB with slots: int8."""
     node_tokens: int = 64
-    """Token states kept per event node; longer turns keep their first ones."""
+    """Token slots kept per event node; longer turns keep their first ones."""
     alpha: float = 0.9
     """Episodic decay (eq. 5): the share of the old slot that survives a write; per_slot learns its own and ignores it."""
     alpha_mode: AlphaMode = "routed"
@@ -100,6 +109,15 @@ class MLMFConfig:
                 raise UserError(f"{name} must be at least 1, got {getattr(self, name)}")
         if self.c_s < 2:
             raise UserError(f"c_s must be at least 2, a turn and the date line of its session, got {self.c_s}")
+        if self.c_m < 2 * self.node_tokens:
+            raise UserError(
+                f"c_m must be at least twice node_tokens, a turn and the date line of its session, got {self.c_m} "
+                f"with node_tokens {self.node_tokens}"
+            )
+        if self.code_dim < 0:
+            raise UserError(f"code_dim must be at least 0 (states are kept whole), got {self.code_dim}")
+        if self.slots == "int8" and self.code_dim == 0:
+            raise UserError("slots is int8 and code_dim is 0: only codes can be rounded to eight bits; set code_dim")
         if not 0.0 <= self.alpha < 1.0:
             raise UserError(f"alpha must be in [0, 1), got {self.alpha}")
         if not self.beta > 0.0:

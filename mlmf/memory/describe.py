@@ -15,25 +15,26 @@ STRONGEST, CHAINS, VERSIONS = 5, 3, 3
 _WIDTH = 100
 
 
-def describe(state: MemoryState, c_s: int | None = None) -> str:
+def describe(state: MemoryState, c_s: int | None = None, c_m: int | None = None) -> str:
     """Layers, fill, size, strongest turns and version chains of one conversation.
 
     Args:
         state: of a single conversation, without padding.
         c_s: capacity of the semantic layer in event nodes, which a state does not know; shown where it is given.
+        c_m: the same in token slots.
     """
     nodes = state.nodes[0]
     turns = [i for i, node in enumerate(nodes) if not node.is_session]
     remembered = f"{state.sessions[0]} sessions remembered, {state.n_bytes / 1e6:.2f} MB"
     latest = "nothing" if state.latest[0] < 0 else f"the end of session {state.latest[0]}"
-    capacity = "" if c_s is None else f" / {c_s}"
+    most_nodes, most_slots = ("" if capacity is None else f" / {capacity}" for capacity in (c_s, c_m))
     superseded = sum(node.superseded for node in nodes)
     lines = [
         remembered,
-        f"working   {int(state.working_mask.sum())} / {state.working.shape[2]} slots: {latest}",
-        f"episodic  {int(state.episodic_mask.sum())} / {state.episodic.shape[2]} slots",
-        f"semantic  {len(nodes)}{capacity} nodes: {len(turns)} turns of {len({n.session for n in nodes})} sessions, "
-        f"{int(state.semantic_mask.sum())} token states, {superseded} superseded",
+        f"working   {int(state.working_mask.sum())} / {state.working.shape[1]} slots: {latest}",
+        f"episodic  {int(state.episodic_mask.sum())} / {state.episodic.shape[1]} slots",
+        f"semantic  {len(nodes)}{most_nodes} nodes: {len(turns)} turns of {len({n.session for n in nodes})} sessions, "
+        f"{int(state.semantic_mask.sum())}{most_slots} token slots, {superseded} superseded",
     ]
     degree, salience = degrees(nodes), state.salience[0].tolist()
     strongest = sorted(turns, key=lambda i: (-salience[i], -degree[i], -i))[:STRONGEST]

@@ -15,8 +15,8 @@ SHORTEST, LONGEST = 1.0, 128.0
 class EpisodicMemory(nn.Module):
     """``C_e`` learned queries pool a session into slots, which are blended with what the slots held.
 
-    The pooled vectors are averages of the wrapped model's own states, weighted by attention over the session's keys,
-    so that a slot stays readable by the fusion layers without a projection of its own.
+    The pooled vectors are averages of the session's codes, weighted by attention over its keys. Codes are linear in the
+    wrapped model's states, so that a slot decodes to the same average of states, which the fusion layers can read.
     """
 
     def __init__(self, slots: int, key_dim: int, alpha: float, mode: AlphaMode) -> None:
@@ -47,25 +47,25 @@ class EpisodicMemory(nn.Module):
             return self.alpha_logits.float().sigmoid()
         return torch.full((self.queries.shape[0],), self.alpha, device=self.queries.device)
 
-    def pool(self, states: Tensor, keys: Tensor) -> Tensor:
-        """``psi``: ``(L, S, D)`` states and ``(S, K)`` keys to one vector per slot, ``(L, C_e, D)``."""
+    def pool(self, codes: Tensor, keys: Tensor) -> Tensor:
+        """``psi``: ``(S, R)`` codes and ``(S, K)`` keys to one vector per slot, ``(C_e, R)``."""
         scale = 8.0 * self.log_temperature.exp()
         weights = (scale * self.queries @ keys.T.to(self.queries.dtype)).softmax(-1)  # (C_e, S)
-        return weights.to(states.dtype) @ states
+        return weights.to(codes.dtype) @ codes
 
-    def forward(self, old: Tensor, mask: Tensor, states: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, old: Tensor, mask: Tensor, codes: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
         """Blend one session into one conversation's slots.
 
         Args:
-            old: slots so far, ``(L, C_e, D)``.
+            old: slots so far, ``(C_e, R)``.
             mask: which of them were ever written, ``(C_e,)``.
-            states: the session's states, ``(L, S, D)``.
+            codes: the session's codes, ``(S, R)``.
             keys: the session's keys, ``(S, K)``.
 
         Returns:
             The new slots and their mask.
         """
-        new = self.pool(states, keys)
+        new = self.pool(codes, keys)
         alpha = self.alphas()
         written = torch.ones_like(mask)
         if self.mode == "routed":
@@ -73,14 +73,14 @@ class EpisodicMemory(nn.Module):
             # a slot written for the first time has nothing to keep
             alpha = torch.where(mask, alpha, 0.0)
         # in float32: a slow slot takes in less of a session than the spacing of bfloat16 numbers
-        share = alpha.float()[None, :, None]
+        share = alpha.float()[:, None]
         blend = (share * old.float() + (1 - share) * new.float()).to(old.dtype)
-        return torch.where(written[None, :, None], blend, old), mask | written
+        return torch.where(written[:, None], blend, old), mask | written
 
     def route(self, old: Tensor, mask: Tensor, new: Tensor) -> Tensor:
         """Which slots a session writes to, ``(C_e,)`` bool: empty ones first, then those that resemble it most."""
         with torch.no_grad():
-            resemblance = F.cosine_similarity(old.float(), new.float(), dim=-1).mean(0)  # (C_e,)
+            resemblance = F.cosine_similarity(old.float(), new.float(), dim=-1)  # (C_e,)
             # slots in order, so that two empty ones are never tied
             order = torch.arange(mask.shape[0], device=mask.device)
             rank = torch.where(mask, resemblance, 2.0 + (mask.shape[0] - order).float())

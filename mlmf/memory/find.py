@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from mlmf.memory.rounding import KEY_STEPS, from_stored
 from mlmf.memory.state import MemoryState
 
 
@@ -75,7 +76,7 @@ class NodeScorer(nn.Module):
         sessions, n_sessions, findable = _layout(state, n)
         n_nodes, own_sessions = _counts(state)
         keys = query.keys.float() * query.mask[..., None]
-        match = keys @ state.keys.float().mT  # (B, T, M)
+        match = keys @ from_stored(state.keys, KEY_STEPS, keys.dtype).mT  # (B, T, M)
         same = (query.tokens[:, :, None] == state.tokens[:, None]) & query.mask[..., None]
         sessions = sessions.expand(b, n)
         # column 0 gathers the empty slots, whose owner is -1

@@ -17,6 +17,7 @@ from torch import Tensor
 from mlmf.errors import UserError
 from mlmf.memory.episodic import EpisodicMemory
 from mlmf.memory.nodes import Node
+from mlmf.memory.rounding import CODE_STEPS, KEY_STEPS, from_stored
 from mlmf.memory.semantic import SemanticMemory, SemanticRow
 from mlmf.memory.state import MemoryState
 
@@ -105,12 +106,14 @@ def forget_row(
 
 
 def replay(episodic: EpisodicMemory, bank: SemanticRow, empty: Tensor) -> tuple[Tensor, Tensor]:
-    """Episodic slots ``(L, C_e, D)`` and mask written anew from the sessions of a bank, one after another."""
-    slots, mask = empty, torch.zeros(empty.shape[1], dtype=torch.bool, device=empty.device)
+    """Episodic slots ``(C_e, R)`` and mask written anew from the sessions of a bank, one after another."""
+    slots, mask = empty, torch.zeros(empty.shape[0], dtype=torch.bool, device=empty.device)
+    codes = from_stored(bank.values, CODE_STEPS, empty.dtype)
+    keys = from_stored(bank.keys, KEY_STEPS, empty.dtype)
     for session in dict.fromkeys(node.session for node in bank.nodes):
         members = torch.tensor([node.session == session for node in bank.nodes], device=empty.device)
         tokens = members[bank.owner]
-        slots, mask = episodic(slots, mask, bank.values[:, tokens], bank.keys[tokens])
+        slots, mask = episodic(slots, mask, codes[tokens], keys[tokens])
     return slots, mask
 
 

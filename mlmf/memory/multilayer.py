@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from mlmf.config.model import MLMFConfig
 from mlmf.errors import UserError
+from mlmf.memory.codec import StateCodec
 from mlmf.memory.entities import entity_extractor
 from mlmf.memory.episodic import EpisodicMemory
 from mlmf.memory.features import SessionFeatures
@@ -20,6 +21,7 @@ from mlmf.memory.find import KeyProjection, NodeScorer
 from mlmf.memory.forget import forget_row, what_goes
 from mlmf.memory.fusion import Fusion, MemoryBank, ProjectedBank
 from mlmf.memory.host import HostAttention
+from mlmf.memory.rounding import CODE_STEPS, KEY_STEPS, from_stored, to_stored
 from mlmf.memory.semantic import SemanticMemory, SemanticRow, session_nodes
 from mlmf.memory.state import MemoryState
 from mlmf.memory.working import write_working
@@ -36,7 +38,8 @@ class MultiLayerMemory(nn.Module):
         """Build for a model of ``width`` whose fusion layers have the attention ``hosts``."""
         super().__init__()
         key_dim = min(config.key_dim, width)
-        self.config, self.width, self.key_dim, self.n_layers = config, width, key_dim, len(hosts)
+        self.config, self.width, self.key_dim = config, width, key_dim
+        self.codec = StateCodec(len(hosts), width, config.code_dim, config.seed)
         self.key_projection = KeyProjection(width, key_dim, config.seed)
         self.scorer = NodeScorer()
         # how strongly the find score of a node weighs its tokens in the read; learned, from not at all
@@ -45,13 +48,23 @@ class MultiLayerMemory(nn.Module):
         if config.episodic:
             self.episodic = EpisodicMemory(config.c_e, key_dim, config.alpha, config.alpha_mode)
         if config.semantic:
-            self.semantic = SemanticMemory(width, key_dim, config.c_s, config.node_tokens, config.tau_s)
+            self.semantic = SemanticMemory(
+                self.codec.code_width, key_dim, config.c_s, config.c_m, config.node_tokens, config.tau_s
+            )
         else:  # nothing to find, nothing to learn about finding
             self.scorer.requires_grad_(False)
             self.find_weight.requires_grad_(False)
         epsilon = config.epsilon if config.entropy else math.inf
         self.fusions = nn.ModuleList(Fusion(host, config.beta, epsilon, config.gating) for host in hosts)
         self.extract = entity_extractor(config.entities)
+
+    def calibrate(self, states: Tensor, keys: Tensor) -> None:
+        """Take the statistics of codes and keys from sample states of the fusion layers ``(n, L, D)`` and the key layer.
+
+        States that were written before can no longer be read: their fingerprint is another one.
+        """
+        self.codec.calibrate(states)
+        self.key_projection.calibrate(keys)
 
     def project(self, bank: MemoryBank) -> list[ProjectedBank]:
         """The bank as each fusion layer reads it."""
@@ -66,21 +79,22 @@ class MultiLayerMemory(nn.Module):
 
     def init_state(self, batch_size: int, fingerprint: str, device: torch.device, dtype: torch.dtype) -> MemoryState:
         """Empty memories: zero slots, all masked, which no layer reads."""
-        c, n, d = self.config, self.n_layers, self.width
+        c, r = self.config, self.codec.code_width
         c_w, c_e = c.c_w * c.working, c.c_e * c.episodic
+        slots = torch.int8 if c.slots == "int8" else dtype
 
-        def zeros(*shape: int) -> Tensor:
+        def zeros(*shape: int, dtype: torch.dtype = dtype) -> Tensor:
             return torch.zeros(batch_size, *shape, device=device, dtype=dtype)
 
         return MemoryState(
-            working=zeros(n, c_w, d),
-            working_mask=zeros(c_w).bool(),
-            episodic=zeros(n, c_e, d),
-            episodic_mask=zeros(c_e).bool(),
-            values=zeros(n, 0, d),
-            keys=zeros(0, self.key_dim),
-            tokens=zeros(0).long(),
-            owner=zeros(0).long(),
+            working=zeros(c_w, r),
+            working_mask=zeros(c_w, dtype=torch.bool),
+            episodic=zeros(c_e, r),
+            episodic_mask=zeros(c_e, dtype=torch.bool),
+            values=zeros(0, r, dtype=slots),
+            keys=zeros(0, self.key_dim, dtype=slots),
+            tokens=zeros(0, dtype=torch.long),
+            owner=zeros(0, dtype=torch.long),
             embedding=zeros(0, self.key_dim),
             pooled=zeros(0, self.key_dim),
             salience=zeros(0),
@@ -94,27 +108,42 @@ class MultiLayerMemory(nn.Module):
         self, sessions: Sequence[Session | None], features: Sequence[SessionFeatures | None], state: MemoryState
     ) -> MemoryState:
         """Write one session into each conversation of the batch; ``None`` leaves a conversation as it is."""
-        rows = [
+        return MemoryState.cat(self.write_rows(sessions, features, state.split()))
+
+    def write_rows(
+        self,
+        sessions: Sequence[Session | None],
+        features: Sequence[SessionFeatures | None],
+        rows: Sequence[MemoryState],
+    ) -> list[MemoryState]:
+        """:meth:`write` for conversations that are held apart, as :meth:`MemoryState.split` gives them.
+
+        Who writes several sessions in a row joins the conversations once, at the end: joined after every session, all
+        that was written before would be padded and copied each time.
+        """
+        return [
             self._write_row(session, feature, row) if session is not None and feature is not None else row
-            for session, feature, row in zip(sessions, features, state.split(), strict=True)
+            for session, feature, row in zip(sessions, features, rows, strict=True)
         ]
-        return MemoryState.cat(rows)
 
     def _write_row(self, session: Session, features: SessionFeatures, row: MemoryState) -> MemoryState:
         """One conversation: working, then episodic, then the semantic layer that reads the episodic one."""
         config = self.config
-        features = features.to(row.working.device, row.working.dtype)
-        keys = self.key_projection(features.keys)
+        dtype = row.working.dtype
+        features = features.to(row.working.device, dtype)
+        # every layer is written from what the bank will hold, so that forgetting can write them again from it
+        codes = from_stored(to_stored(features.codes, CODE_STEPS, row.values.dtype), CODE_STEPS, dtype)
+        keys = from_stored(to_stored(self.key_projection(features.keys), KEY_STEPS, row.keys.dtype), KEY_STEPS, dtype)
         if config.working:
-            slots, mask = write_working(features.states, config.k, config.c_w)
+            slots, mask = write_working(codes, config.k, config.c_w)
             row = replace(row, working=slots[None], working_mask=mask[None], latest=(session.index,))
         if self.episodic is not None:
-            slots, mask = self.episodic(row.episodic[0], row.episodic_mask[0], features.states, keys)
+            slots, mask = self.episodic(row.episodic[0], row.episodic_mask[0], codes, keys)
             row = replace(row, episodic=slots[None], episodic_mask=mask[None])
         if self.semantic is not None:
             nodes = session_nodes(session, self.extract)
             bank = SemanticRow.of(row)
-            bank = self.semantic.append(bank, features.states, keys, features.tokens, features.pieces, nodes)
+            bank = self.semantic.append(bank, codes, keys, features.tokens, features.pieces, nodes)
             row = self.semantic.settle(bank, row)
         return replace(row, sessions=(row.sessions[0] + 1,))
 
@@ -130,7 +159,7 @@ class MultiLayerMemory(nn.Module):
     ) -> MemoryState:
         """Take out of one conversation what came from a session, from an entity, or from some day on.
 
-        The event nodes go, with their text and token states, and links to them; a turn they superseded is found again,
+        The event nodes go, with their text and token slots, and links to them; a turn they superseded is found again,
         unless a later turn repeats it too. Working memory is cleared where it holds such a session. The episodic layer
         is emptied and written anew from the sessions that the semantic layer still holds, and salience and embeddings
         are computed anew. What is left is therefore a function of the nodes that stay, and equal to a state that never

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from mlmf.memory.entities import EntityExtractor, extract_by_rules
 from mlmf.memory.graph import degrees, edges
 from mlmf.memory.nodes import Node
+from mlmf.memory.rounding import CODE_STEPS, KEY_STEPS, to_stored
 from mlmf.memory.state import MemoryState
 from mlmf.types import Session, format_date, format_line
 
@@ -45,7 +46,7 @@ class SemanticRow:
         place[positions] = torch.arange(len(positions), device=device)
         slots = (place[self.owner] >= 0).nonzero().squeeze(-1)
         return SemanticRow(
-            values=self.values[:, slots],
+            values=self.values[slots],
             keys=self.keys[slots],
             tokens=self.tokens[slots],
             owner=place[self.owner[slots]],
@@ -72,34 +73,37 @@ def session_nodes(session: Session, extract: EntityExtractor = extract_by_rules)
 class SemanticMemory(nn.Module):
     """The aggregation ``A``: writes sessions into a row, prunes it, and embeds its nodes."""
 
-    def __init__(self, width: int, key_dim: int, c_s: int, node_tokens: int, tau_s: float, steps: int = 2) -> None:
+    def __init__(
+        self, code_width: int, key_dim: int, c_s: int, c_m: int, node_tokens: int, tau_s: float, steps: int = 2
+    ) -> None:
         """Build ``A``.
 
         Args:
-            width: ``D``, width of the wrapped model.
+            code_width: ``R``.
             key_dim: ``K``.
             c_s: capacity in event nodes.
-            node_tokens: token states kept per node.
+            c_m: capacity in token slots.
+            node_tokens: token slots kept per node.
             tau_s: cosine of pooled keys from which two turns count as near-duplicates.
             steps: rounds of message passing.
         """
         super().__init__()
         self.message = nn.Linear(key_dim, key_dim, bias=False)
-        self.salience = nn.Linear(key_dim + width, 1, bias=False)
+        self.salience = nn.Linear(key_dim + code_width, 1, bias=False)
         # a node starts as itself and a third of what is near; degree and recency alone decide what is pruned
         with torch.no_grad():
             nn.init.eye_(self.message.weight).mul_(0.3)
         nn.init.zeros_(self.salience.weight)
-        self.c_s, self.node_tokens, self.tau_s, self.steps = c_s, node_tokens, tau_s, steps
+        self.c_s, self.c_m, self.node_tokens, self.tau_s, self.steps = c_s, c_m, node_tokens, tau_s, steps
 
     def append(
-        self, row: SemanticRow, states: Tensor, keys: Tensor, tokens: Tensor, pieces: Tensor, nodes: Sequence[Node]
+        self, row: SemanticRow, codes: Tensor, keys: Tensor, tokens: Tensor, pieces: Tensor, nodes: Sequence[Node]
     ) -> SemanticRow:
         """Add a session's pieces as event nodes and resolve what they repeat.
 
         Args:
             row: the conversation so far.
-            states: ``(L, S, D)``.
+            codes: ``(S, R)``.
             keys: ``(S, K)``, unit length.
             tokens: ``(S,)``.
             pieces: index into ``nodes`` for each token, ascending, ``(S,)``.
@@ -108,12 +112,12 @@ class SemanticMemory(nn.Module):
         counts = torch.bincount(pieces, minlength=len(nodes))
         starts = counts.cumsum(0) - counts
         kept = torch.arange(len(pieces), device=pieces.device) - starts[pieces] < self.node_tokens
-        pieces, keys, tokens, states = pieces[kept], keys[kept], tokens[kept], states[:, kept]
+        pieces, keys, tokens, codes = pieces[kept], keys[kept], tokens[kept], codes[kept]
         sums = keys.new_zeros(len(nodes), keys.shape[-1]).index_add(0, pieces, keys)
         pooled = F.normalize(sums, dim=-1)
         return SemanticRow(
-            values=torch.cat([row.values, states], 1),
-            keys=torch.cat([row.keys, keys]),
+            values=torch.cat([row.values, to_stored(codes, CODE_STEPS, row.values.dtype)]),
+            keys=torch.cat([row.keys, to_stored(keys, KEY_STEPS, row.keys.dtype)]),
             tokens=torch.cat([row.tokens, tokens]),
             owner=torch.cat([row.owner, pieces + len(row.nodes)]),
             pooled=torch.cat([row.pooled, pooled]),
@@ -160,7 +164,7 @@ class SemanticMemory(nn.Module):
 
     def settle(self, row: SemanticRow, state: MemoryState) -> MemoryState:
         """A bank put into a state of one conversation: salience by its episodic memory, ``Pi_Cs``, embeddings."""
-        written = state.episodic[0, 0][state.episodic_mask[0]]
+        written = state.episodic[0][state.episodic_mask[0]]
         summary = written.mean(0) if len(written) else written.new_zeros(written.shape[-1])
         row, salience = self.prune(row, self.score_salience(row.pooled, summary))
         return replace(
@@ -176,7 +180,7 @@ class SemanticMemory(nn.Module):
         )
 
     def score_salience(self, pooled: Tensor, episodic: Tensor) -> Tensor:
-        """Learned salience of nodes ``(N, K)`` given the episodic summary ``(D,)``, ``(N,)``."""
+        """Learned salience of nodes ``(N, K)`` given the episodic summary ``(R,)``, ``(N,)``."""
         summary = F.rms_norm(episodic, episodic.shape).expand(pooled.shape[0], -1)
         return self.salience(torch.cat([pooled, summary], -1)).squeeze(-1)
 
@@ -184,19 +188,23 @@ class SemanticMemory(nn.Module):
         """``Pi_Cs``: keep the turns first by salience, then by degree in the graph, then the newer; order stays.
 
         Salience is learned from zero, so that degree and recency decide at the start. The date line of a session is
-        kept exactly as long as one of its turns is, and counts towards ``C_s``: a turn is passed over where it would
-        not fit together with its date line. Links to turns that are gone stay as provenance.
+        kept exactly as long as one of its turns is, and counts towards ``c_s`` nodes and ``c_m`` token slots: a turn is
+        passed over where it would not fit together with its date line. Links to turns that are gone stay as provenance.
         """
-        if len(row.nodes) <= self.c_s:
+        if len(row.nodes) <= self.c_s and len(row.owner) <= self.c_m:
             return row, salience
+        size = torch.bincount(row.owner, minlength=len(row.nodes)).tolist()
         weight, degree = salience.detach().tolist(), degrees(row.nodes)
         header = {node.session: i for i, node in enumerate(row.nodes) if node.is_session}
         turns = [i for i, node in enumerate(row.nodes) if not node.is_session]
         kept: set[int] = set()
+        slots = 0
         for i in sorted(turns, key=lambda i: (-weight[i], -degree[i], -i)):
-            wanted = {i, header.get(row.nodes[i].session, i)}
-            if len(kept | wanted) <= self.c_s:
+            wanted = {i, header.get(row.nodes[i].session, i)} - kept
+            more = sum(size[node] for node in wanted)
+            if len(kept) + len(wanted) <= self.c_s and slots + more <= self.c_m:
                 kept |= wanted
+                slots += more
         positions = sorted(kept)
         return row.take(positions), salience[positions]
 

@@ -23,28 +23,29 @@ from mlmf.paths import atomic_path, check_writable_folder
 
 __all__ = ["STATE_FORMAT", "MemoryState", "Node", "pad_to"]
 
-STATE_FORMAT = "mlmf-state-2"
+STATE_FORMAT = "mlmf-state-3"
 
 
 @dataclass(frozen=True)
 class MemoryState:
     """Working, episodic and semantic memory of ``B`` conversations.
 
-    Slots are states of the wrapped model at its ``L`` fusion layers. Masks are True where a slot is filled. The
-    semantic layer is a bank of ``M`` token slots, each owned by one of ``N`` event nodes; ``M`` and ``N`` are those of
-    the fullest conversation of the batch and bounded by the capacities.
+    A slot is a code: what :class:`mlmf.memory.codec.StateCodec` makes of the wrapped model's states of a token. Masks
+    are True where a slot is filled. The semantic layer is a bank of ``M`` token slots, each owned by one of ``N`` event
+    nodes; ``M`` and ``N`` are those of the fullest conversation of the batch and bounded by the capacities. Its codes
+    and keys may be stored in eight bits, see :mod:`mlmf.memory.rounding`; everything else is in the model's dtype.
     """
 
     working: Tensor
-    """``(B, L, C_w, D)``"""
+    """``(B, C_w, R)``"""
     working_mask: Tensor
     """``(B, C_w)`` bool"""
     episodic: Tensor
-    """``(B, L, C_e, D)``"""
+    """``(B, C_e, R)``"""
     episodic_mask: Tensor
     """``(B, C_e)`` bool"""
     values: Tensor
-    """States of the event nodes' tokens, ``(B, L, M, D)``."""
+    """Codes of the event nodes' tokens, ``(B, M, R)``."""
     keys: Tensor
     """What finds them, ``(B, M, K)``, unit length."""
     tokens: Tensor
@@ -64,7 +65,7 @@ class MemoryState:
     latest: tuple[int, ...]
     """Index of the session that working memory holds, per conversation; -1 where it is empty."""
     fingerprint: str = ""
-    """Which base model and layers the states come from."""
+    """Which base model, layers, codec and key projection the slots come from."""
 
     @property
     def batch_size(self) -> int:
@@ -115,9 +116,8 @@ class MemoryState:
     def _row(self, i: int) -> MemoryState:
         one = self.select([i])
         m, n = int(one.semantic_mask.sum()), len(one.nodes[0])
-        cut: dict[str, Any] = {"values": one.values[:, :, :m]}
-        cut |= {name: getattr(one, name)[:, :m] for name in ("keys", "tokens", "owner")}
-        cut |= {name: getattr(one, name)[:, :n] for name in ("embedding", "pooled", "salience")}
+        cut: dict[str, Any] = {name: getattr(one, name)[:, :m] for name in _PER_TOKEN}
+        cut |= {name: getattr(one, name)[:, :n] for name in _PER_NODE}
         return replace(one, **cut)
 
     @staticmethod
@@ -129,25 +129,29 @@ class MemoryState:
                 raise UserError(
                     f"states of different models cannot be joined: {first.fingerprint!r} and {state.fingerprint!r}"
                 )
-        m = max(s.owner.shape[1] for s in states)
-        n = max(s.salience.shape[1] for s in states)
-        sizes = {"values": (2, m), "keys": (1, m), "tokens": (1, m), "owner": (1, m)}
-        sizes |= {"embedding": (1, n), "pooled": (1, n), "salience": (1, n)}
+            if state.values.dtype != first.values.dtype:
+                raise UserError(
+                    f"slots of {first.values.dtype} and {state.values.dtype} cannot be joined: remember the sessions "
+                    "of both with the same setting of slots"
+                )
+        sizes = dict.fromkeys(_PER_TOKEN, max(s.owner.shape[1] for s in states))
+        sizes |= dict.fromkeys(_PER_NODE, max(s.salience.shape[1] for s in states))
         joined: dict[str, Any] = {}
         for name in first._tensors():
             parts = [getattr(s, name) for s in states]
             if name in sizes:
-                parts = [pad_to(part, *sizes[name], value=-1 if name == "owner" else 0) for part in parts]
+                parts = [pad_to(part, 1, sizes[name], value=-1 if name == "owner" else 0) for part in parts]
             joined[name] = torch.cat(parts)
         joined |= {name: tuple(row for s in states for row in getattr(s, name)) for name in _PROVENANCE}
         return replace(first, **joined)
 
-    def describe(self, i: int = 0, c_s: int | None = None) -> str:
+    def describe(self, i: int = 0, c_s: int | None = None, c_m: int | None = None) -> str:
         """A few lines for people: what the layers of conversation ``i`` hold, its strongest turns, its versions.
 
-        ``c_s``, the capacity of the semantic layer, is shown where it is given: a state does not know it.
+        ``c_s`` and ``c_m``, the capacities of the semantic layer, are shown where they are given: a state does not know
+        them.
         """
-        return describe(self._row(self._checked(i)), c_s)
+        return describe(self._row(self._checked(i)), c_s, c_m)
 
     def graph(self, i: int = 0) -> nx.MultiGraph:
         """The entity-event graph of conversation ``i``; see :func:`mlmf.memory.graph.to_networkx` for its attributes."""
@@ -219,6 +223,8 @@ class MemoryState:
         )
 
 
+_PER_TOKEN = ("values", "keys", "tokens", "owner")
+_PER_NODE = ("embedding", "pooled", "salience")
 _PROVENANCE = ("nodes", "sessions", "latest")
 """The fields that have an entry for each conversation and are no tensors."""
 

@@ -1,4 +1,4 @@
-"""Session features of the frozen base model, computed once and kept on disk by the hash of what they depend on."""
+"""Session features, read once by the frozen base model and kept on disk by the hash of what they depend on."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
-import torch
 from rich.progress import Progress
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
@@ -18,12 +17,17 @@ from mlmf.types import Session
 
 
 class FeatureCache:
-    """A folder of safetensors files, one per distinct session text, for one base model and choice of layers."""
+    """A folder of safetensors files, one per distinct session text, for one base model, choice of layers and codec."""
 
     def __init__(self, model: MLMFModel, root: Path) -> None:
-        """Use ``root/features/<hash of model and layers>``."""
-        digest = hashlib.sha256(f"{model.fingerprint} {model.lm.dtype}".encode())
-        self.model, self.folder = model, root / "features" / digest.hexdigest()[:16]
+        """Use a folder of ``root/features``."""
+        self.model, self.root = model, root / "features"
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the model as it is: a codec that is calibrated, or loaded from a checkpoint, has another one."""
+        digest = hashlib.sha256(f"{self.model.features_fingerprint} {self.model.lm.dtype}".encode())
+        return self.root / digest.hexdigest()[:16]
 
     def path(self, session: Session) -> Path:
         """Where the features of a session are kept: the text decides, not where it stands."""
@@ -38,9 +42,9 @@ class FeatureCache:
         tokens = 0
         for start in range(0, len(missing), batch):
             part = missing[start : start + batch]
-            for (path, _), features in zip(part, self.model.encoder.encode([s for _, s in part]), strict=True):
+            for (path, _), features in zip(part, self.model.features([s for _, s in part]), strict=True):
                 tokens += features.n_tokens
-                tensors = {"states": features.states, "keys": features.keys}
+                tensors = {"codes": features.codes, "keys": features.keys}
                 tensors |= {"tokens": features.tokens, "pieces": features.pieces}
                 with atomic_path(path) as partial:
                     save_file({name: tensor.contiguous().cpu() for name, tensor in tensors.items()}, partial)
@@ -59,8 +63,3 @@ class FeatureCache:
             path.unlink()
             self.fill([session])
             return SessionFeatures(**load_file(path))
-
-    def sample_keys(self, sessions: Sequence[Session], count: int = 64) -> torch.Tensor:
-        """Key-layer states of up to ``count`` sessions spread over the data, ``(n, D)``, to calibrate keys with."""
-        step = max(1, len(sessions) // count)
-        return torch.cat([self.load(session).keys for session in sessions[::step][:count]])

@@ -28,6 +28,7 @@ from mlmf.errors import UserError
 from mlmf.model import MLMFModel
 from mlmf.paths import cache_dir
 from mlmf.training.batching import Batch, Collator
+from mlmf.training.calibration import calibrate
 from mlmf.training.examples import build_examples, tokenise
 from mlmf.training.feature_cache import FeatureCache
 from mlmf.training.objective import Losses, Objective
@@ -97,6 +98,9 @@ class Trainer:
 
     def _read_sessions(self, conversations: Sequence[Conversation]) -> None:
         sessions = [session for conversation in conversations for session in conversation.sessions]
+        if self.config.init_from is None:
+            with self.accelerator.main_process_first():
+                calibrate(self.model, sessions, cache_dir())
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         if self.accelerator.is_main_process:
             began = time.perf_counter()
@@ -110,8 +114,6 @@ class Trainer:
                     "read %s tokens of sessions in %.0f s, %.0f tokens/s", f"{tokens:,}", seconds, tokens / seconds
                 )
         self.accelerator.wait_for_everyone()
-        if self.config.init_from is None:
-            self.model.memory.key_projection.calibrate(self.features.sample_keys(sessions))
 
     def _order(self, epoch: int) -> list[int]:
         generator = torch.Generator().manual_seed(self.config.seed * 100_003 + epoch)

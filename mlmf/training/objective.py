@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from mlmf.memory.losses import embedding_spread, entropy_hinge, retention_loss
+from mlmf.memory.state import MemoryState
 from mlmf.model import MLMFModel
 from mlmf.training.batching import Batch
 
@@ -45,19 +46,21 @@ class Objective(nn.Module):
             lambda_ret: weight of the retention loss at this step.
             labels_in_step: labelled tokens of the whole optimiser step, divided by its number of batches, so that
                 the gradients of L_gen are those of the mean over all its tokens however they are split. L_ret is a
-                mean over the nodes of a batch.
+                mean over the nodes of a conversation, its sessions and the conversations of a batch.
         """
         model = self.model
-        state = model.init_state(len(batch.queries))
+        rows = model.init_state(len(batch.queries)).split()
         drifts: list[Tensor] = []
         for t, (sessions, features) in enumerate(batch.steps):
             # detached at the borders counted from the end, where the loss is
             if self.tbptt_sessions and t > 0 and (len(batch.steps) - t) % self.tbptt_sessions == 0:
-                state = state.detach()
-            new = model.write(sessions, features, state)
-            if t > 0 and model.config.retention:
-                drifts.append(retention_loss(new, state))
-            state = new
+                rows = [row.detach() for row in rows]
+            new = model.memory.write_rows(sessions, features, rows)
+            if model.config.retention:
+                pairs = zip(new, rows, strict=True)
+                drifts += [retention_loss(after, before) for after, before in pairs if before.nodes[0]]
+            rows = new
+        state = MemoryState.cat(rows)
         device = model.device
         output = model(
             batch.input_ids.to(device),

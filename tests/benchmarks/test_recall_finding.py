@@ -47,12 +47,12 @@ def test_nothing_is_one_more_node_with_a_score_of_its_own(learner: MemoryLearner
         grown = learner.model.or_nothing(state)
         query = learner.query([asked.questions[0] for asked in BATCH])
         after = learner.model.memory.scorer(query, grown)
-    assert grown.values.shape[2] == state.values.shape[2] + 1
+    assert grown.values.shape[1] == state.values.shape[1] + 1
     for row, before in enumerate(state.nodes):
         assert grown.nodes[row][:-1] == before and grown.nodes[row][-1].turn_id == "nothing"
         assert after[row, len(before)] == learner.model.doubt
-        owned = grown.values[row][:, grown.owner[row] == len(before)]
-        torch.testing.assert_close(owned[:, -1], learner.model.nothing.detach())
+        owned = grown.values[row][grown.owner[row] == len(before)]
+        torch.testing.assert_close(owned[-1], learner.model.nothing.detach())
 
 
 def test_what_was_never_told_is_supervised_towards_nothing(learner: MemoryLearner) -> None:

@@ -34,7 +34,7 @@ def test_live_states_are_those_the_package_would_remember(learner: MemoryLearner
             got = state.select([row])
             filled = got.semantic_mask[0]
             assert got.nodes == wanted.nodes
-            torch.testing.assert_close(got.values[:, :, filled], wanted.values)
+            torch.testing.assert_close(got.values[:, filled], wanted.values)
             torch.testing.assert_close(got.working, wanted.working)
             torch.testing.assert_close(got.episodic, wanted.episodic)
 

@@ -22,6 +22,8 @@ from mlmf.errors import UserError
         (MLMFConfig, "epsilon", float("nan")),
         (MLMFConfig, "fusion_layers", [2, 2]),
         (MLMFConfig, "recall_tokens", -1),
+        (MLMFConfig, "code_dim", -1),
+        (MLMFConfig, "c_m", 127),
         (MLMFConfig, "alpha", 1.0),
         (TrainConfig, "learning_rate", -1.0),
         (TrainConfig, "gate_learning_rate", float("inf")),
@@ -35,6 +37,11 @@ from mlmf.errors import UserError
 def test_a_value_that_cannot_be_used_is_refused(schema: type, setting: str, value: Any) -> None:
     with pytest.raises(UserError, match=setting):
         schema(**{setting: value})
+
+
+def test_states_that_are_no_codes_cannot_be_rounded() -> None:
+    with pytest.raises(UserError, match="slots is int8 and code_dim is 0"):
+        MLMFConfig(slots="int8", code_dim=0)
 
 
 @pytest.mark.parametrize("rest", [[], ["--seed", "3"]])

@@ -29,14 +29,14 @@ def make_session() -> Callable[..., Session]:
 
 @pytest.fixture(scope="session")
 def make_features() -> Callable[..., SessionFeatures]:
-    """Random states for a session: three tokens of date line and ``length`` for each turn."""
+    """Random features of a session: three tokens of date line and ``length`` for each turn."""
 
-    def make(session: Session, seed: int, length: int = 4, width: int = 64, layers: int = 2) -> SessionFeatures:
+    def make(session: Session, seed: int, length: int = 4, width: int = 64, code: int = 20) -> SessionFeatures:
         generator = torch.Generator().manual_seed(seed)
         pieces = torch.tensor([0] * 3 + [i + 1 for i in range(len(session.turns)) for _ in range(length)])
         n = len(pieces)
         return SessionFeatures(
-            torch.randn(layers, n, width, generator=generator),
+            torch.randn(n, code, generator=generator),
             torch.randn(n, width, generator=generator),
             torch.randint(3, 60, (n,), generator=generator),
             pieces,
@@ -53,7 +53,7 @@ def make_memory() -> Callable[..., MultiLayerMemory]:
 
     def make(**settings: object) -> MultiLayerMemory:
         torch.manual_seed(0)
-        config = MLMFConfig(**{"key_dim": 16, **settings})  # type: ignore[arg-type]
+        config = MLMFConfig(**{"key_dim": 16, "code_dim": 20, **settings})  # type: ignore[arg-type]
         return MultiLayerMemory(config, [host_attention(layers[i], lm) for i in (1, 2)], 64).eval()
 
     return make
@@ -81,11 +81,11 @@ def toy_state() -> Callable[..., MemoryState]:
             m, n = len(owner), len(row)
             made.append(
                 MemoryState(
-                    working=torch.randn(1, 2, 3, 6),
+                    working=torch.randn(1, 3, 6),
                     working_mask=torch.ones(1, 3, dtype=torch.bool),
-                    episodic=torch.randn(1, 2, 2, 6),
+                    episodic=torch.randn(1, 2, 6),
                     episodic_mask=torch.ones(1, 2, dtype=torch.bool),
-                    values=torch.randn(1, 2, m, 6),
+                    values=torch.randn(1, m, 6),
                     keys=F.normalize(torch.randn(1, m, key_dim), dim=-1),
                     tokens=torch.randint(3, 12, (1, m)),
                     owner=owner[None],

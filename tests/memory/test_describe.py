@@ -32,7 +32,7 @@ def test_description_of_a_conversation(state: MemoryState) -> None:
     assert lines[0] == f"2 sessions remembered, {one.n_bytes / 1e6:.2f} MB"
     assert lines[1] == "working   3 / 3 slots: the end of session 1"
     assert lines[2] == "episodic  2 / 2 slots"
-    assert lines[3] == "semantic  5 nodes: 3 turns of 2 sessions, 11 token states, 1 superseded"
+    assert lines[3] == "semantic  5 nodes: 3 turns of 2 sessions, 11 token slots, 1 superseded"
     # turns by salience; date lines, which are kept for their turns, are not among them
     assert [line.split()[0] for line in lines[5:8]] == ["+1.50", "+0.25", "-0.50"]
     assert max(map(len, lines)) < 120 and lines[5].endswith("...")
@@ -43,6 +43,7 @@ def test_description_of_a_conversation(state: MemoryState) -> None:
 
 def test_capacity_is_shown_where_it_is_given(state: MemoryState) -> None:
     assert "semantic  5 / 64 nodes" in state.describe(1, c_s=64)
+    assert "sessions, 11 / 80 token slots" in state.describe(1, c_m=80)
 
 
 def test_description_of_nothing(make_memory: Callable[..., object], empty: Callable[..., MemoryState]) -> None:

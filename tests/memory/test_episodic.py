@@ -17,24 +17,24 @@ def make(slots: int, mode: AlphaMode, alpha: float = 0.9) -> EpisodicMemory:
 
 def session(seed: int, length: int = 9) -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(seed)
-    states = torch.randn(2, length, 5, generator=generator)
-    return states, F.normalize(torch.randn(length, 6, generator=generator), dim=-1)
+    codes = torch.randn(length, 5, generator=generator)
+    return codes, F.normalize(torch.randn(length, 6, generator=generator), dim=-1)
 
 
 def test_pool_is_attention_of_the_learned_queries_over_the_keys() -> None:
     memory = make(4, "scalar")
-    states, keys = session(1)
+    codes, keys = session(1)
     logits = 8.0 * memory.queries.detach().numpy() @ keys.numpy().T
     weights = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
-    expected = np.einsum("cs,lsd->lcd", weights, states.numpy())
-    np.testing.assert_allclose(memory.pool(states, keys).detach().numpy(), expected, rtol=1e-4, atol=1e-5)
+    expected = weights @ codes.numpy()
+    np.testing.assert_allclose(memory.pool(codes, keys).detach().numpy(), expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("sessions", [1, 2, 5, 27])
 def test_scalar_form_leaves_the_first_session_its_closed_form_weight(sessions: int) -> None:
     memory = make(4, "scalar", alpha=0.9)
     first, silent = session(1), session(2)
-    slots, mask = torch.zeros(2, 4, 5), torch.zeros(4, dtype=torch.bool)
+    slots, mask = torch.zeros(4, 5), torch.zeros(4, dtype=torch.bool)
     slots, mask = memory(slots, mask, *first)
     for _ in range(sessions - 1):
         slots, mask = memory(slots, mask, torch.zeros_like(silent[0]), silent[1])
@@ -45,7 +45,7 @@ def test_scalar_form_leaves_the_first_session_its_closed_form_weight(sessions: i
 
 def test_scalar_form_is_equation_5_at_every_step() -> None:
     memory = make(3, "scalar", alpha=0.7)
-    old = torch.randn(2, 3, 5)
+    old = torch.randn(3, 5)
     new, _ = memory(old, torch.ones(3, dtype=torch.bool), *session(4))
     torch.testing.assert_close(new, 0.7 * old + 0.3 * memory.pool(*session(4)))
 
@@ -56,11 +56,11 @@ def test_per_slot_form_leaves_each_slot_its_own_closed_form_weight(sessions: int
     alpha = np.exp(-1 / np.array([1.0, 128 ** (1 / 3), 128 ** (2 / 3), 128.0]))
     np.testing.assert_allclose(memory.alphas().detach().numpy(), alpha, rtol=1e-5)
     first, silent = session(1), session(2)
-    slots, mask = torch.zeros(2, 4, 5), torch.zeros(4, dtype=torch.bool)
+    slots, mask = torch.zeros(4, 5), torch.zeros(4, dtype=torch.bool)
     slots, mask = memory(slots, mask, *first)
     for _ in range(sessions - 1):
         slots, mask = memory(slots, mask, torch.zeros_like(silent[0]), silent[1])
-    weight = ((1 - alpha) * alpha ** (sessions - 1))[None, :, None]
+    weight = ((1 - alpha) * alpha ** (sessions - 1))[:, None]
     np.testing.assert_allclose(
         slots.detach().numpy(), weight * memory.pool(*first).detach().numpy(), rtol=1e-4, atol=1e-7
     )
@@ -77,9 +77,9 @@ def test_slow_slots_keep_what_the_paper_loses() -> None:
 
 def test_each_slot_learns_its_own_alpha_and_stays_between_0_and_1() -> None:
     memory = make(4, "per_slot")
-    old, mask = torch.randn(2, 4, 5), torch.ones(4, dtype=torch.bool)
+    old, mask = torch.randn(4, 5), torch.ones(4, dtype=torch.bool)
     new, _ = memory(old, mask, *session(1))
-    new[:, 2].sum().backward()
+    new[2].sum().backward()
     grad = memory.alpha_logits.grad
     assert grad is not None and grad.nonzero().flatten().tolist() == [2]
     with torch.no_grad():
@@ -91,13 +91,13 @@ def test_each_slot_learns_its_own_alpha_and_stays_between_0_and_1() -> None:
 def test_slow_slots_move_in_bfloat16_too() -> None:
     """A share of 1/128 is two spacings of bfloat16: blended there, half of a slow slot's writes would be lost."""
     memory = make(4, "per_slot").to(torch.bfloat16)
-    states, keys = session(1)
-    slots, mask = torch.zeros(2, 4, 5, dtype=torch.bfloat16), torch.zeros(4, dtype=torch.bool)
-    exact = torch.zeros(2, 4, 5)
-    alpha = memory.alphas().detach()[None, :, None]
-    pooled = memory.pool(states.bfloat16(), keys.bfloat16()).detach().float()
+    codes, keys = session(1)
+    slots, mask = torch.zeros(4, 5, dtype=torch.bfloat16), torch.zeros(4, dtype=torch.bool)
+    exact = torch.zeros(4, 5)
+    alpha = memory.alphas().detach()[:, None]
+    pooled = memory.pool(codes.bfloat16(), keys.bfloat16()).detach().float()
     for _ in range(20):
-        slots, mask = memory(slots, mask, states.bfloat16(), keys.bfloat16())
+        slots, mask = memory(slots, mask, codes.bfloat16(), keys.bfloat16())
         exact = alpha * exact + (1 - alpha) * pooled
     assert slots.dtype == torch.bfloat16
     torch.testing.assert_close(slots.float(), exact, rtol=0.05, atol=0.01)
@@ -108,28 +108,28 @@ def test_routed_form_keeps_session_1_to_the_bit_through_30_sessions_about_someth
     generator = torch.Generator().manual_seed(7)
 
     def about(direction: int) -> tuple[Tensor, Tensor]:
-        states = 0.1 * torch.randn(2, 9, 5, generator=generator)
-        states[..., direction] += 1.0
-        return states, F.normalize(torch.randn(9, 6, generator=generator), dim=-1)
+        codes = 0.1 * torch.randn(9, 5, generator=generator)
+        codes[:, direction] += 1.0
+        return codes, F.normalize(torch.randn(9, 6, generator=generator), dim=-1)
 
-    slots, mask = memory(torch.zeros(2, 16, 5), torch.zeros(16, dtype=torch.bool), *about(0))
-    told, kept = mask.nonzero().flatten().tolist(), slots[:, mask].clone()
+    slots, mask = memory(torch.zeros(16, 5), torch.zeros(16, dtype=torch.bool), *about(0))
+    told, kept = mask.nonzero().flatten().tolist(), slots[mask].clone()
     changed = set()
     for _ in range(30):
         before = slots
         slots, mask = memory(slots, mask, *about(1))
-        changed |= set((slots != before).any(0).any(-1).nonzero().flatten().tolist())
-    assert torch.equal(slots[:, told], kept)
+        changed |= set((slots != before).any(-1).nonzero().flatten().tolist())
+    assert torch.equal(slots[told], kept)
     assert len(changed) == 14 and not changed & set(told)
     # and what is about the same thing is blended into it
     slots, _ = memory(slots, mask, *about(0))
-    assert not torch.equal(slots[:, told], kept)
+    assert not torch.equal(slots[told], kept)
 
 
 def test_routed_form_fills_empty_slots_first_and_whole() -> None:
     memory = make(16, "routed")
     assert memory.writes == 2
-    slots, mask = torch.zeros(2, 16, 5), torch.zeros(16, dtype=torch.bool)
+    slots, mask = torch.zeros(16, 5), torch.zeros(16, dtype=torch.bool)
     for number in range(8):
         before, filled = slots, mask
         slots, mask = memory(slots, mask, *session(number))
@@ -137,22 +137,22 @@ def test_routed_form_fills_empty_slots_first_and_whole() -> None:
         assert mask.sum() == 2 * (number + 1)
         assert new.nonzero().flatten().tolist() == [2 * number, 2 * number + 1]
         # a first write has nothing to blend with, and what was written before stands to the bit
-        assert torch.equal(slots[:, new], memory.pool(*session(number))[:, new])
-        assert torch.equal(slots[:, ~new], before[:, ~new])
+        assert torch.equal(slots[new], memory.pool(*session(number))[new])
+        assert torch.equal(slots[~new], before[~new])
     assert mask.all()
 
 
 def test_routed_form_leaves_untouched_slots_to_the_bit_and_blends_the_nearest() -> None:
     memory = make(16, "routed", alpha=0.9)
-    old, mask = torch.randn(2, 16, 5), torch.ones(16, dtype=torch.bool)
+    old, mask = torch.randn(16, 5), torch.ones(16, dtype=torch.bool)
     pooled = memory.pool(*session(3)).detach()
     new, after = memory(old, mask, *session(3))
-    likeness = F.cosine_similarity(old, pooled, dim=-1).mean(0)
+    likeness = F.cosine_similarity(old, pooled, dim=-1)
     written = likeness.topk(2).indices.sort().values
-    changed = (new != old).any(0).any(-1)
+    changed = (new != old).any(-1)
     assert changed.nonzero().flatten().tolist() == written.tolist()
-    torch.testing.assert_close(new[:, written], 0.9 * old[:, written] + 0.1 * pooled[:, written])
-    assert torch.equal(new[:, ~changed], old[:, ~changed])
+    torch.testing.assert_close(new[written], 0.9 * old[written] + 0.1 * pooled[written])
+    assert torch.equal(new[~changed], old[~changed])
     assert after.all()
 
 
@@ -160,6 +160,6 @@ def test_gradient_reaches_the_queries_through_every_form() -> None:
     modes: tuple[AlphaMode, ...] = ("scalar", "per_slot", "routed")
     for mode in modes:
         memory = make(8, mode)
-        slots, _ = memory(torch.zeros(2, 8, 5), torch.zeros(8, dtype=torch.bool), *session(1))
+        slots, _ = memory(torch.zeros(8, 5), torch.zeros(8, dtype=torch.bool), *session(1))
         slots.square().sum().backward()
         assert memory.queries.grad is not None and memory.queries.grad.abs().sum() > 0

@@ -36,8 +36,10 @@ def session(index: int, texts: Sequence[str]) -> Session:
 SESSIONS = [session(i, texts) for i, texts in enumerate(TOLD)]
 
 
-@pytest.fixture(scope="module", params=["routed", "scalar", "per_slot"])
+@pytest.fixture(scope="module", params=["routed", "scalar", "per_slot", "int8"])
 def model(request: pytest.FixtureRequest) -> MLMFModel:
+    if request.param == "int8":
+        return build(slots="int8", code_dim=32)
     return build(alpha_mode=request.param)
 
 

@@ -5,9 +5,12 @@ from collections.abc import Callable
 import pytest
 import torch
 
+from mlmf.config.model import MLMFConfig
 from mlmf.memory.features import SessionFeatures, session_pieces
+from mlmf.memory.host import decoder_layers, host_attention
 from mlmf.memory.multilayer import MultiLayerMemory
 from mlmf.memory.state import MemoryState
+from mlmf.tiny import tiny_model
 from mlmf.types import Session
 
 Makers = tuple[Callable[..., Session], Callable[..., SessionFeatures], Callable[..., MultiLayerMemory]]
@@ -40,10 +43,10 @@ def test_each_layer_holds_what_its_equation_says(makers: Makers, empty: Callable
     past = history(makers, 3)
     state = remember(memory, empty(memory), past)
     last = past[-1][1]
-    assert torch.equal(state.working[0, :, :3], last.states[:, -3:])
+    assert torch.equal(state.working[0, :3], last.codes[-3:])
     assert state.working_mask[0].tolist() == [True] * 3 + [False] * 2
     assert state.episodic_mask[0].tolist() == [True] * 3 + [False] * 5
-    assert torch.equal(state.values[0], torch.cat([features.states for _, features in past], 1))
+    assert torch.equal(state.values[0], torch.cat([features.codes for _, features in past]))
     assert torch.equal(state.tokens[0], torch.cat([features.tokens for _, features in past]))
     assert state.owner[0].tolist() == [3 * i + p for i in range(3) for p in [0] * 3 + [1] * 4 + [2] * 4]
     assert [node.turn_id for node in state.nodes[0]] == ["", "D0:0", "D0:1", "", "D1:0", "D1:1", "", "D2:0", "D2:1"]
@@ -57,7 +60,7 @@ def test_size_is_flat_once_the_layers_are_full(makers: Makers, empty: Callable[.
     state, sizes = empty(memory), []
     for session, features in history(makers, 25):
         state = memory.write([session], [features], state)
-        assert len(state.nodes[0]) <= 7 and state.values.shape[2] <= 7 * 4
+        assert len(state.nodes[0]) <= 7 and state.values.shape[1] <= 7 * 4
         sizes.append(state.n_bytes)
     assert state.sessions == (25,)
     assert len(set(sizes[3:])) == 1
@@ -115,3 +118,67 @@ def test_gradient_flows_through_later_sessions_to_the_first(makers: Makers, empt
 
 def test_session_pieces_are_a_date_line_and_a_line_per_turn(make_session: Callable[..., Session]) -> None:
     assert session_pieces(make_session(7, "hello", "you too")) == ["[8 May 2023]\n", "Anna: hello\n", "Ben: you too\n"]
+
+
+@pytest.mark.parametrize("slots", ["model", "int8"])
+def test_rows_held_apart_and_joined_once_are_the_batch_written_step_by_step(
+    makers: Makers, empty: Callable[..., MemoryState], slots: str
+) -> None:
+    memory = makers[2](c_e=4, c_s=9, slots=slots)
+    pasts = [history(makers, 4, seed=1), history(makers, 2, seed=2), []]
+    joined = empty(memory, 3)
+    rows = joined.split()
+    for t in range(4):
+        now = [past[t] if t < len(past) else (None, None) for past in pasts]
+        sessions, features = [s for s, _ in now], [f for _, f in now]
+        joined = memory.write(sessions, features, joined)
+        rows = memory.write_rows(sessions, features, rows)
+    apart = MemoryState.cat(rows)
+    weights = [p for p in memory.parameters() if p.requires_grad]
+
+    def gradients(state: MemoryState) -> list[torch.Tensor | None]:
+        loss = state.episodic.square().sum() + state.embedding.sum() + state.salience.sum()
+        return list(torch.autograd.grad(loss, weights, allow_unused=True))
+
+    for name, tensor in joined._tensors().items():
+        assert torch.equal(tensor, getattr(apart, name)), name
+    assert apart.nodes == joined.nodes and apart.sessions == joined.sessions == (4, 2, 0)
+    found, expected = gradients(apart), gradients(joined)
+    assert any(grad is not None and grad.any() for grad in expected)
+    for one, other in zip(found, expected, strict=True):
+        assert (one is None) == (other is None)
+        if one is not None and other is not None:
+            torch.testing.assert_close(one, other)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    ("slots", "per_slot", "limit"), [("model", 2 * (512 + 128), 16e6), ("int8", 512 + 128, 8.4e6)]
+)
+def test_a_full_memory_at_the_default_capacities_is_bounded_to_the_byte(
+    make_session: Callable[..., Session], slots: str, per_slot: int, limit: float
+) -> None:
+    lm = tiny_model("llama", width=128)
+    hosts = [host_attention(layer, lm) for layer in decoder_layers(lm)]
+    memory = MultiLayerMemory(MLMFConfig(slots=slots), hosts, 128).to(torch.bfloat16).eval()
+    memory.codec.float()
+    memory.key_projection.float()
+    assert (memory.codec.code_width, memory.key_dim) == (512, 128)
+    state = memory.init_state(1, "full", torch.device("cpu"), torch.bfloat16)
+    # 12 tokens a turn and 8 a date line: 86 turns a session fill 1,040 slots and 87 nodes
+    pieces = torch.tensor([0] * 8 + [i + 1 for i in range(86) for _ in range(12)])
+    sizes = []
+    for index in range(14):
+        features = SessionFeatures(
+            torch.randn(1040, 512), torch.randn(1040, 128), torch.randint(3, 60, (1040,)), pieces
+        )
+        state = memory.write([make_session(index, *["good morning"] * 86)], [features], state)
+        sizes.append(state.n_bytes)
+    c = memory.config
+    assert len(state.nodes[0]) <= c.c_s and c.c_m - 12 < state.owner.shape[1] <= c.c_m
+    fixed = (c.c_w + c.c_e) * (2 * 512 + 1)
+    node = 2 * (128 + 128 + 1)
+    # flat but for what the last turn and date line that fit take
+    assert max(sizes[-2:]) - min(sizes[-2:]) <= 20 * (per_slot + 16) + 2 * node and sizes[-1] > sizes[5]
+    assert state.n_bytes == fixed + state.owner.shape[1] * (per_slot + 16) + len(state.nodes[0]) * node
+    assert fixed + c.c_m * (per_slot + 16) + c.c_s * node <= limit

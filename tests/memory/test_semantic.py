@@ -17,17 +17,17 @@ from mlmf.memory.nodes import Node, versions
 from mlmf.memory.semantic import SemanticMemory, SemanticRow, session_nodes
 from mlmf.types import Session, Turn
 
-WIDTH, KEY = 6, 5
+CODE, KEY = 6, 5
 
 
-def make(c_s: int = 100, node_tokens: int = 64, tau_s: float = 0.97) -> SemanticMemory:
+def make(c_s: int = 100, c_m: int = 1000, node_tokens: int = 64, tau_s: float = 0.97) -> SemanticMemory:
     torch.manual_seed(0)
-    return SemanticMemory(WIDTH, KEY, c_s, node_tokens, tau_s)
+    return SemanticMemory(CODE, KEY, c_s, c_m, node_tokens, tau_s)
 
 
 def empty_row() -> SemanticRow:
     return SemanticRow(
-        torch.zeros(2, 0, WIDTH), torch.zeros(0, KEY), torch.zeros(0).long(), torch.zeros(0).long(),
+        torch.zeros(0, CODE), torch.zeros(0, KEY), torch.zeros(0).long(), torch.zeros(0).long(),
         torch.zeros(0, KEY), (),
     )  # fmt: skip
 
@@ -36,7 +36,7 @@ def piece(pieces: list[int], seed: int = 0) -> tuple[Tensor, Tensor, Tensor, Ten
     generator = torch.Generator().manual_seed(seed)
     n = len(pieces)
     keys = F.normalize(torch.randn(n, KEY, generator=generator), dim=-1)
-    return torch.randn(2, n, WIDTH, generator=generator), keys, torch.arange(n), torch.tensor(pieces)
+    return torch.randn(n, CODE, generator=generator), keys, torch.arange(n), torch.tensor(pieces)
 
 
 def some_nodes(session: int, turns: int) -> tuple[Node, ...]:
@@ -67,26 +67,26 @@ def test_session_nodes_ask_the_extractor_with_the_speakers() -> None:
     assert asked == [(text, ("Anna", "Ben")) for text in ("one", "two", "three")]
 
 
-def test_append_keeps_states_and_says_who_owns_them() -> None:
+def test_append_keeps_codes_and_says_who_owns_them() -> None:
     memory = make()
-    states, keys, tokens, pieces = piece([0, 0, 1, 1, 1, 2])
-    row = memory.append(empty_row(), states, keys, tokens, pieces, some_nodes(0, 2))
-    assert torch.equal(row.values, states) and torch.equal(row.keys, keys) and torch.equal(row.tokens, tokens)
+    codes, keys, tokens, pieces = piece([0, 0, 1, 1, 1, 2])
+    row = memory.append(empty_row(), codes, keys, tokens, pieces, some_nodes(0, 2))
+    assert torch.equal(row.values, codes) and torch.equal(row.keys, keys) and torch.equal(row.tokens, tokens)
     assert row.owner.tolist() == [0, 0, 1, 1, 1, 2]
     sums = np.stack([keys.numpy()[[0, 1]].sum(0), keys.numpy()[2:5].sum(0), keys.numpy()[5]])
     np.testing.assert_allclose(row.pooled.numpy(), sums / np.linalg.norm(sums, axis=1, keepdims=True), rtol=1e-5)
     more = memory.append(row, *piece([0, 1, 1], seed=1), some_nodes(1, 1))
     assert more.owner.tolist() == [0, 0, 1, 1, 1, 2, 3, 4, 4]
-    assert torch.equal(more.values[:, :6], states)
+    assert torch.equal(more.values[:6], codes)
     assert [(n.session, n.turn) for n in more.nodes] == [(0, -1), (0, 0), (0, 1), (1, -1), (1, 0)]
 
 
 def test_a_long_turn_keeps_its_first_tokens() -> None:
-    states, keys, tokens, pieces = piece([0, 1, 1, 1, 1, 2, 2])
-    row = make(node_tokens=2).append(empty_row(), states, keys, tokens, pieces, some_nodes(0, 2))
+    codes, keys, tokens, pieces = piece([0, 1, 1, 1, 1, 2, 2])
+    row = make(node_tokens=2).append(empty_row(), codes, keys, tokens, pieces, some_nodes(0, 2))
     assert row.owner.tolist() == [0, 1, 1, 2, 2]
     assert row.tokens.tolist() == [0, 1, 2, 5, 6]
-    assert torch.equal(row.values, states[:, [0, 1, 2, 5, 6]])
+    assert torch.equal(row.values, codes[[0, 1, 2, 5, 6]])
 
 
 def test_a_turn_without_tokens_still_has_a_node() -> None:
@@ -118,7 +118,7 @@ def test_resolve_never_supersedes_by_or_of_a_date_line() -> None:
 def pooled_row(pooled: Tensor, nodes: tuple[Node, ...]) -> SemanticRow:
     """Nodes without tokens: what resolving and pruning look at."""
     none = torch.zeros(0).long()
-    return SemanticRow(torch.zeros(2, 0, WIDTH), torch.zeros(0, KEY), none, none, pooled, nodes)
+    return SemanticRow(torch.zeros(0, CODE), torch.zeros(0, KEY), none, none, pooled, nodes)
 
 
 def test_repeated_updates_form_a_chain_to_the_most_alike_turn() -> None:
@@ -167,7 +167,7 @@ def test_prune_goes_by_salience_first() -> None:
     assert [node.turn for node in kept.nodes] == [-1, 0, 2]
     assert kept.owner.tolist() == [0, 1, 1, 2]
     torch.testing.assert_close(salience, torch.tensor([0.1, 0.9, 0.3]))
-    assert torch.equal(kept.values, row.values[:, [0, 1, 2, 4]]) and torch.equal(kept.keys, row.keys[[0, 1, 2, 4]])
+    assert torch.equal(kept.values, row.values[[0, 1, 2, 4]]) and torch.equal(kept.keys, row.keys[[0, 1, 2, 4]])
     assert torch.equal(kept.pooled, row.pooled[[0, 1, 3]])
 
 
@@ -206,6 +206,38 @@ def test_a_date_line_is_kept_exactly_as_long_as_a_turn_of_its_session(sizes: lis
     assert nodes[best] in kept.nodes
 
 
+def test_prune_keeps_within_the_token_slots_and_fills_them_with_what_fits() -> None:
+    memory = make(c_m=7)
+    row = memory.append(empty_row(), *piece([0, 1, 1, 1, 2, 2, 2, 2, 3, 3, 4]), some_nodes(0, 4))
+    kept, salience = memory.prune(row, torch.tensor([0.0, 0.9, 0.8, 0.7, 0.6]))
+    # a date line of 1 and a turn of 3; the turn of 4 would be one too many; the turns of 2 and 1 fit
+    assert [node.turn for node in kept.nodes] == [-1, 0, 2, 3]
+    assert kept.owner.tolist() == [0, 1, 1, 1, 2, 2, 3] and kept.tokens.tolist() == [0, 1, 2, 3, 8, 9, 10]
+    torch.testing.assert_close(salience, torch.tensor([0.0, 0.9, 0.7, 0.6]))
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    sizes=st.lists(st.lists(st.integers(1, 4), min_size=1, max_size=4), min_size=1, max_size=5),
+    c_m=st.integers(5, 30),
+    seed=st.integers(0, 1000),
+)
+def test_neither_capacity_is_ever_exceeded_and_date_lines_go_with_their_turns(
+    sizes: list[list[int]], c_m: int, seed: int
+) -> None:
+    memory, row = make(c_s=8, c_m=c_m), empty_row()
+    for session, turns in enumerate(sizes):
+        pieces = [0] + [i + 1 for i, size in enumerate(turns) for _ in range(size)]
+        row = memory.append(row, *piece(pieces), some_nodes(session, len(turns)))
+    salience = torch.rand(len(row.nodes), generator=torch.Generator().manual_seed(seed))
+    kept, _ = memory.prune(row, salience)
+    assert len(kept.nodes) <= 8 and len(kept.owner) <= c_m
+    turns_kept = {node.session for node in kept.nodes if not node.is_session}
+    assert {node.session for node in kept.nodes if node.is_session} == turns_kept
+    best = max((i for i, node in enumerate(row.nodes) if not node.is_session), key=lambda i: float(salience[i]))
+    assert row.nodes[best] in kept.nodes
+
+
 def test_pruning_keeps_a_link_to_a_version_that_is_gone() -> None:
     memory = make(c_s=2)
     old = tuple(replace(n, superseded_by=(1, 0)) if n.turn == 0 else n for n in some_nodes(0, 1))
@@ -223,12 +255,12 @@ def test_prune_within_capacity_changes_nothing() -> None:
 
 def test_salience_reads_the_episodic_summary_and_learns() -> None:
     memory = make()
-    pooled, summary = torch.randn(4, KEY), torch.randn(WIDTH)
+    pooled, summary = torch.randn(4, KEY), torch.randn(CODE)
     assert not memory.score_salience(pooled, summary).any()
     torch.nn.init.normal_(memory.salience.weight)
     one, other = memory.score_salience(pooled, summary), memory.score_salience(pooled, -summary)
     assert one.shape == (4,) and not torch.allclose(one, other)
-    assert torch.isfinite(memory.score_salience(pooled, torch.zeros(WIDTH))).all()
+    assert torch.isfinite(memory.score_salience(pooled, torch.zeros(CODE))).all()
 
 
 def test_embed_is_two_rounds_of_mean_neighbour_messages() -> None:

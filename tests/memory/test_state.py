@@ -66,7 +66,7 @@ def test_load_of_a_truncated_state(toy_state: Callable[..., MemoryState], tmp_pa
         MemoryState.load(file)
 
 
-@pytest.mark.parametrize("meta", [None, {"format": "pt"}, {"format": "mlmf-state-1"}])
+@pytest.mark.parametrize("meta", [None, {"format": "pt"}, {"format": "mlmf-state-2"}])
 def test_load_of_other_tensors(tmp_path: Path, meta: dict[str, str] | None) -> None:
     file = tmp_path / "weights.safetensors"
     save_file({"working": torch.zeros(2)}, file, meta)
@@ -77,7 +77,7 @@ def test_load_of_other_tensors(tmp_path: Path, meta: dict[str, str] | None) -> N
 def test_load_of_a_state_with_missing_tensors(toy_state: Callable[..., MemoryState], tmp_path: Path) -> None:
     file = tmp_path / "half.safetensors"
     meta = {
-        "format": "mlmf-state-2",
+        "format": "mlmf-state-3",
         "latest": "[0]",
         "fingerprint": "toy",
         "sessions": "[1]",
@@ -98,11 +98,11 @@ def test_cat_then_select_gives_back_each_conversation(toy_state: Callable[..., M
     m, n = 4, 2
     for name, tensor in two._tensors().items():
         cut = getattr(second, name)
-        cut = cut[:, :, :m] if name == "values" else cut[:, :m] if name in ("keys", "tokens", "owner") else cut
+        cut = cut[:, :m] if name in ("values", "keys", "tokens", "owner") else cut
         cut = cut[:, :n] if name in ("embedding", "pooled", "salience") else cut
         assert torch.equal(cut, tensor), name
     assert second.semantic_mask.sum() == m
-    assert (second.owner[0, m:] == -1).all() and not second.values[0, :, m:].any()
+    assert (second.owner[0, m:] == -1).all() and not second.values[0, m:].any()
 
 
 def test_cat_and_split_are_inverse(toy_state: Callable[..., MemoryState]) -> None:
@@ -133,6 +133,28 @@ def test_states_of_different_models_cannot_be_joined(toy_state: Callable[..., Me
         MemoryState.cat([one, replace(one, fingerprint="other")])
 
 
+def in_eight_bits(state: MemoryState) -> MemoryState:
+    return replace(state, values=(10 * state.values).to(torch.int8), keys=(100 * state.keys).to(torch.int8))
+
+
+def test_slots_of_eight_bits_are_saved_split_and_moved_like_others(
+    toy_state: Callable[..., MemoryState], tmp_path: Path
+) -> None:
+    state = in_eight_bits(toy_state([LONG, SHORT]))
+    state.save(tmp_path / "memory.safetensors")
+    assert_equal(MemoryState.load(tmp_path / "memory.safetensors"), state)
+    assert_equal(MemoryState.cat(state.split()), state)
+    assert_equal(state.select([0, 1]).to("cpu"), state)
+    whole = toy_state([LONG, SHORT])
+    assert whole.n_bytes - state.n_bytes == 3 * (whole.values.numel() + whole.keys.numel())
+
+
+def test_slots_of_different_types_cannot_be_joined(toy_state: Callable[..., MemoryState]) -> None:
+    one = toy_state([SHORT])
+    with pytest.raises(UserError, match=r"slots of torch\.float32 and torch\.int8 cannot be joined"):
+        MemoryState.cat([one, in_eight_bits(one)])
+
+
 def test_detach_cuts_the_gradient(toy_state: Callable[..., MemoryState]) -> None:
     state = toy_state([SHORT])
     state = replace(state, episodic=state.episodic.requires_grad_() * 2)
@@ -142,7 +164,7 @@ def test_detach_cuts_the_gradient(toy_state: Callable[..., MemoryState]) -> None
 
 def test_n_bytes_counts_every_tensor(toy_state: Callable[..., MemoryState]) -> None:
     state = toy_state([SHORT])
-    floats = 2 * 3 * 6 + 2 * 2 * 6 + 2 * 4 * 6 + 4 * 8 + 2 * 8 + 2 * 8 + 2
+    floats = 3 * 6 + 2 * 6 + 4 * 6 + 4 * 8 + 2 * 8 + 2 * 8 + 2
     assert state.n_bytes == 4 * floats + 8 * (4 + 4) + (3 + 2)
 
 

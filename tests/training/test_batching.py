@@ -92,5 +92,5 @@ def test_rows_end_together_at_the_last_step(
     assert last_sessions == [conversations[0].sessions[4], conversations[1].sessions[3]]
     for session, features in zip(last_sessions, last_features, strict=True):
         assert session is not None and features is not None
-        assert torch.equal(features.states, collator.features.load(session).states)
+        assert torch.equal(features.codes, collator.features.load(session).codes)
     assert batch.steps[0][1][0] is None

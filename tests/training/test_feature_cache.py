@@ -21,7 +21,7 @@ def sessions(conversations: Sequence[Conversation]) -> list[Session]:
 
 
 def assert_equal(one: SessionFeatures, other: SessionFeatures) -> None:
-    for name in ("states", "keys", "tokens", "pieces"):
+    for name in ("codes", "keys", "tokens", "pieces"):
         assert torch.equal(getattr(one, name), getattr(other, name)), name
 
 
@@ -31,7 +31,7 @@ def test_what_is_loaded_is_what_was_computed(
 ) -> None:
     model = make_model(dtype=dtype)
     cache = FeatureCache(model, tmp_path)
-    expected = model.encoder.encode(sessions)
+    expected = model.features(sessions)
     assert cache.fill(sessions) == sum(features.n_tokens for features in expected)
     for session, features in zip(sessions, expected, strict=True):
         assert_equal(cache.load(session), features)
@@ -67,15 +67,15 @@ def test_an_interrupted_fill_leaves_whole_files(
 ) -> None:
     model = make_model()
     cache = FeatureCache(model, tmp_path)
-    encode, calls = model.encoder.encode, []
+    read, calls = model.features, []
 
     def interrupted(batch: Sequence[Session]) -> list[SessionFeatures]:
         calls.append(len(batch))
         if len(calls) == 2:
             raise KeyboardInterrupt
-        return encode(batch)
+        return read(batch)
 
-    monkeypatch.setattr(model.encoder, "encode", interrupted)
+    monkeypatch.setattr(model, "features", interrupted)
     with pytest.raises(KeyboardInterrupt):
         cache.fill(sessions, batch=2)
     assert len(list(tmp_path.rglob("*.*"))) == 2
@@ -105,9 +105,19 @@ def test_weights_tuned_under_the_same_name_have_their_own_features(sessions: lis
     assert len(paths) == 2
 
 
-def test_sample_of_keys_is_spread_over_the_sessions(
+def test_another_calibration_has_its_own_features(
     make_model: Callable[..., MLMFModel], sessions: list[Session], tmp_path: Path
 ) -> None:
-    cache = FeatureCache(make_model(), tmp_path)
-    sample = cache.sample_keys(sessions, count=2)
-    assert torch.equal(sample, torch.cat([cache.load(sessions[i]).keys for i in (0, 2)]))
+    model = make_model(code_dim=8)
+    cache = FeatureCache(model, tmp_path)
+    before = cache.load(sessions[0])
+    layers, width = model.memory.codec.layers, model.memory.codec.width
+    generator = torch.Generator().manual_seed(1)
+    model.memory.codec.calibrate(torch.randn(100, layers, width, generator=generator))
+    expected = model.features(sessions[:1])[0]
+    assert not torch.equal(before.codes, expected.codes)
+    assert_equal(cache.load(sessions[0]), expected)
+    # keys are projected at each write, so what projects them does not matter
+    path = cache.path(sessions[0])
+    model.memory.key_projection.calibrate(torch.randn(100, width, generator=generator))
+    assert cache.path(sessions[0]) == path
