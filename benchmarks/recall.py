@@ -29,27 +29,25 @@ from mlmf.training.run_folder import git_commit
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def _memory(
-    weights: LossWeights | None = None, has_versions: bool = True, has_nothing: bool = True, **changes: object
-) -> Callable[[], Learner]:
+def _memory(weights: LossWeights | None = None, **changes: object) -> Callable[[], Learner]:
     config, weights = default_config(**changes), weights or LossWeights()
-    return lambda: MemoryLearner(word_tokenizer(), config, weights, has_versions, has_nothing)
+    return lambda: MemoryLearner(word_tokenizer(), config, weights)
 
 
 VARIANTS: dict[str, Callable[[], Learner]] = {
-    "full": _memory(has_versions=False, has_nothing=False),
-    "proposed": _memory(),
-    "no_memory": lambda: ContextLearner(word_tokenizer(), has_context=False),
-    "full_context": lambda: ContextLearner(word_tokenizer(), has_context=True),
-    "no_versions": _memory(has_versions=False),
-    "no_nothing": _memory(has_nothing=False),
+    "full": _memory(),
+    "no_versions": _memory(versions=False),
+    "no_nothing": _memory(nothing=False),
     "no_semantic": _memory(semantic=False),
     "no_episodic": _memory(episodic=False),
     "no_working": _memory(working=False),
     "no_gating": _memory(gating=False),
+    "no_entropy": _memory(entropy=False),
     "alpha_scalar": _memory(alpha_mode="scalar"),
     "lambda_0": _memory(LossWeights(retention=0.0)),
     "no_evidence_loss": _memory(LossWeights(evidence=0.0)),
+    "no_memory": lambda: ContextLearner(word_tokenizer(), has_context=False),
+    "full_context": lambda: ContextLearner(word_tokenizer(), has_context=True),
     **{f"peer:{name}": build for name, build in PEERS.items()},
 }
 

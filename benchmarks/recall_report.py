@@ -26,14 +26,12 @@ writes the one right word and then stops. Chance, the kind of answer known, is 0
 A distance of `n` means that `n` sessions lie between the start of the telling session and the question: 1 is the latest
 session. For facts and never-told questions the conversation has `n` sessions, for updates `n + 2`.
 
-* `full`: the package's memory in tensor mode, as it is.
-* `proposed`: the same with two additions to finding that are tried out here and are not in the package
-  ([`recall_finding.py`](../benchmarks/recall_finding.py)): a node's find score is lowered by newer nodes that answer the
-  same query as well (`versions`), and a node that stands for having found nothing competes with the others (`nothing`).
-* In both, the language model starts from nothing, so sessions are read by it while it learns, with gradient, and its fusion starts
-  half open. Loss: answers, next tokens of the sessions, retention, and the find scores' cross-entropy over the evidence.
-* The other memories are `proposed` less something: `no_versions` and `no_nothing` lack one addition, the other `no_...` a part of the
-  memory or of the loss; `alpha_scalar` has the paper's episodic write, `lambda_0` no retention loss.
+* `full`: the package's memory in tensor mode. Only, the language model starts from nothing, so sessions are read by it while it
+  learns, with gradient, and its fusion starts half open. Loss: answers, next tokens of the sessions, retention, evidence and the
+  hinge on the gate's entropy.
+* The other memories are `full` less something: `no_versions` does not lower outdated turns and `no_nothing` has nothing compete
+  with what was found; the other `no_...` lack a part of the memory or of the loss (`no_entropy`: neither hinge nor sharpening);
+  `alpha_scalar` has the paper's episodic write, `lambda_0` no retention loss.
 * `no_memory` and `full_context` are the same Llama, as many parameters, with no or every session in its context.
   `full_context` is trained for as many steps from scratch, and is an upper bound only where it learned to read by then.
 * `peer:...` are packages of others ([`recall_peers.py`](../benchmarks/recall_peers.py)) at about as many parameters.

@@ -26,13 +26,13 @@ from mlmf.encoder import BaseEncoder, OneAtATime, hidden_states_of
 from mlmf.errors import UserError
 from mlmf.llm.local import FirstLine
 from mlmf.memory.features import SessionFeatures
-from mlmf.memory.find import QueryKeys
+from mlmf.memory.find import FindScores, QueryKeys
 from mlmf.memory.fusion import MemoryBank, ProjectedBank
 from mlmf.memory.gate import LAYERS
 from mlmf.memory.host import decoder_layers, host_attention
 from mlmf.memory.multilayer import MultiLayerMemory
 from mlmf.memory.state import MemoryState
-from mlmf.recall import Recall, as_bank, as_lines, choose
+from mlmf.recall import Found, Recall, as_bank, as_lines, choose
 from mlmf.types import Answer, Query, Session, answer_prompt
 
 IGNORED = -100
@@ -53,6 +53,8 @@ class MLMFOutput(ModelOutput):
     """The same for every fusion layer and token, ``(B, L, T, 3)``."""
     recalls: list[Recall] | None = None
     """The event nodes read, per row."""
+    scores: FindScores | None = None
+    """What they were chosen by."""
 
 
 @dataclass
@@ -92,6 +94,7 @@ class MLMFModel(nn.Module):
             hosts = [host_attention(layers[index], lm) for index in self.fusion_layers]
             self.memory = MultiLayerMemory(config, hosts, lm.config.hidden_size).to(lm.device, lm.dtype)
             self.memory.key_projection.float()
+            self.memory.scorer.float()
             self.lm = _with_lora(lm, config)
         self._one_at_a_time = OneAtATime()
         self.encoder = BaseEncoder(lm, tokenizer, layers, self.fusion_layers, self.key_layer, self._base_only)
@@ -203,11 +206,11 @@ class MLMFModel(nn.Module):
 
     # ------------------------------------------------------------------ reading
 
-    @torch.no_grad()
     def query_keys(self, ids: Sequence[Sequence[int]]) -> QueryKeys:
         """Keys of queries given as token ids; a leading newline takes the place of the attention sink.
 
-        Of a query that the base model cannot read in one pass with it, the last tokens count.
+        Of a query that the base model cannot read in one pass with it, the last tokens count. Gradients reach the key
+        projection and the weights of tokens, not the base model.
         """
         newline = self.tokenizer("\n", add_special_tokens=False)["input_ids"]
         longest = self.encoder.window - len(newline)
@@ -217,19 +220,20 @@ class MLMFModel(nn.Module):
         mask = torch.tensor([[i < len(row) for i in range(size)] for row in rows], device=self.device)
         states = self.encoder.states(tokens, [self.key_layer])[self.key_layer]
         skip = len(newline)
-        return QueryKeys(self.memory.key_projection(states[:, skip:]), tokens[:, skip:], mask[:, skip:])
+        return self.memory.key_projection.query(states[:, skip:], tokens[:, skip:], mask[:, skip:])
 
-    def read(self, query: QueryKeys, state: MemoryState) -> tuple[MemoryBank | None, list[Recall]]:
-        """Find, then lay out what the fusion layers will attend to; ``None`` for memories that hold nothing."""
+    def read(self, query: QueryKeys, state: MemoryState) -> Found:
+        """Find, then lay out what the fusion layers will attend to."""
         self._check(state)
         b = query.keys.shape[0]
         if b != state.batch_size and state.batch_size != 1:
             raise UserError(f"{b} queries for a state of {state.batch_size} conversations: give one each")
         if state.is_empty():
-            return None, [Recall((), ()) for _ in range(b)]
-        scores = self.memory.scorer(query, state)
-        recalls = choose(scores, state, self.config.recall_nodes)
-        return as_bank(state, recalls, scores, self.memory.find_weight), recalls
+            return Found(None, [Recall((), ()) for _ in range(b)], None)
+        scores: FindScores = self.memory.scorer(query, state)
+        recalls = choose(scores.nodes, state, self.config.recall_nodes)
+        bank = as_bank(state, recalls, scores, self.memory.find_weight, self.memory.nothing)
+        return Found(bank, recalls, scores)
 
     def forward(
         self,
@@ -256,14 +260,14 @@ class MLMFModel(nn.Module):
         if state is not None and query is None:
             prompt = mask.bool() if labels is None else mask.bool() & (labels == IGNORED)
             query = self.query_keys([row[keep].tolist() for row, keep in zip(input_ids, prompt, strict=True)])
-        bank, recalls = (None, []) if state is None or query is None else self.read(query, state)
+        found = Found(None, [], None) if state is None or query is None else self.read(query, state)
         positions = None
         if labels is not None and labelled_only:
             positions = (labels[:, 1:] != IGNORED).any(0).nonzero().squeeze(-1)
             kwargs["logits_to_keep"] = positions
         kwargs.setdefault("position_ids", (mask.cumsum(-1) - 1).clamp(min=0))
         kwargs.setdefault("use_cache", False)
-        with self._reading_from(bank) as reading:
+        with self._reading_from(found.bank) as reading:
             output = self.lm(input_ids=input_ids, attention_mask=mask, **kwargs)
         logits = output.logits
         loss = None
@@ -277,7 +281,9 @@ class MLMFModel(nn.Module):
         if gamma is not None:
             weight = mask[:, None, -gamma.shape[2] :, None].to(gamma.dtype)
             gates = (gamma * weight).sum((1, 2)) / (weight.sum((1, 2)) * gamma.shape[1]).clamp_min(1)
-        return MLMFOutput(loss=loss, logits=logits, gates=gates, gamma=gamma, recalls=recalls)
+        return MLMFOutput(
+            loss=loss, logits=logits, gates=gates, gamma=gamma, recalls=found.recalls, scores=found.scores
+        )
 
     @torch.no_grad()
     def generate(
@@ -295,7 +301,7 @@ class MLMFModel(nn.Module):
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         if state is not None and query is None:
             query = self.query_keys([row[keep].tolist() for row, keep in zip(input_ids, mask.bool(), strict=True)])
-        bank = None if state is None or query is None else self.read(query, state)[0]
+        bank = None if state is None or query is None else self.read(query, state).bank
         with self._reading_from(bank):
             return self._generate(input_ids, mask, **kwargs)
 
@@ -333,11 +339,11 @@ class MLMFModel(nn.Module):
             return []
         began = time.perf_counter()
         keys = self.query_keys([self.tokenizer(q.text, add_special_tokens=False)["input_ids"] for q in queries])
-        bank, recalls = self.read(keys, state)
-        lines = [as_lines(recall, self.config.recall_tokens, self._count) for recall in recalls]
+        found = self.read(keys, state)
+        lines = [as_lines(recall, self.config.recall_tokens, self._count) for recall in found.recalls]
         prompts = [answer_prompt(query, shown) for query, shown in zip(queries, lines, strict=True)]
         ids, mask = self._left_padded(prompts, self.encoder.window - max_new_tokens)
-        with self._reading_from(bank) as reading:
+        with self._reading_from(found.bank) as reading:
             tokens = self._generate(
                 ids, mask, max_new_tokens=max_new_tokens, do_sample=False,
                 stopping_criteria=StoppingCriteriaList([FirstLine(self.tokenizer, ids.shape[1])]),
@@ -351,8 +357,8 @@ class MLMFModel(nn.Module):
             Answer(
                 text=text,
                 abstained=is_abstention(text),
-                recalled=recalls[i].turn_ids,
-                recalled_lines=recalls[i].lines,
+                recalled=found.recalls[i].turn_ids,
+                recalled_lines=found.recalls[i].lines,
                 gates={} if shares is None else dict(zip(LAYERS, shares[i], strict=True)),
                 tokens_read=int(mask[i].sum()),
                 tokens_written=self._count(text),

@@ -78,6 +78,10 @@ class MLMFConfig:
     """Ablation: keep the episodic layer."""
     semantic: bool = True
     """Ablation: keep the semantic layer."""
+    versions: bool = True
+    """Ablation: lower the find score of turns that newer ones answer as well."""
+    nothing: bool = True
+    """Ablation: let having found nothing compete with the turns that are read."""
     gating: bool = True
     """Ablation: learned layer gate; false weights every non-empty layer equally."""
     retention: bool = True

@@ -38,7 +38,7 @@ class MultiLayerMemory(nn.Module):
         key_dim = min(config.key_dim, width)
         self.config, self.width, self.key_dim, self.n_layers = config, width, key_dim, len(hosts)
         self.key_projection = KeyProjection(width, key_dim, config.seed)
-        self.scorer = NodeScorer()
+        self.scorer = NodeScorer(config.versions, config.nothing)
         # how strongly the find score of a node weighs its tokens in the read; learned, from not at all
         self.find_weight = nn.Parameter(torch.zeros(()))
         self.episodic, self.semantic = None, None
@@ -48,9 +48,13 @@ class MultiLayerMemory(nn.Module):
             self.semantic = SemanticMemory(width, key_dim, config.c_s, config.node_tokens, config.tau_s)
         else:  # nothing to find, nothing to learn about finding
             self.scorer.requires_grad_(False)
+            self.key_projection.token.requires_grad_(False)
             self.find_weight.requires_grad_(False)
         epsilon = config.epsilon if config.entropy else math.inf
         self.fusions = nn.ModuleList(Fusion(host, config.beta, epsilon, config.gating) for host in hosts)
+        # what is read of having found nothing: a slot like the states of a turn
+        has_nothing = config.semantic and config.nothing
+        self.nothing = nn.Parameter(torch.randn(len(hosts), width)) if has_nothing else None
         self.extract = entity_extractor(config.entities)
 
     def project(self, bank: MemoryBank) -> list[ProjectedBank]:
