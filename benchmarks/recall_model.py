@@ -113,7 +113,7 @@ class MemoryLearner(Learner):
                 index = t - longest + len(asked.conversation.sessions)
                 now.append(asked.conversation.sessions[index] if index >= 0 else None)
             new = model.write(now, [features[row, s.index] if s else None for row, s in enumerate(now)], state)
-            if self.weights.retention and t:
+            if self.training and self.weights.retention and t:
                 drifts.append(retention_loss(new, state).mean())
             state = new
         retention = torch.stack(drifts).mean() if drifts else language.new_zeros(())

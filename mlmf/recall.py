@@ -78,6 +78,7 @@ def as_bank(
             choose from does not get it.
     """
     values, biases = [], []
+    held = state.values.unbind()  # indexed row by row, each gradient would be as large as the whole batch
     for row, recall in enumerate(recalls):
         source = row if state.batch_size > 1 else 0
         nodes = state.nodes[source]
@@ -94,7 +95,7 @@ def as_bank(
         lookup[list(place)] = torch.tensor(list(place.values()), dtype=torch.long)
         ranks = lookup.to(state.owner.device)[state.owner[source]]  # an empty slot's owner -1 reads the last entry, -1
         slots = (ranks >= 0).nonzero().squeeze(-1)
-        value, logits = state.values[source][:, slots], share[ranks[slots]]
+        value, logits = held[source][:, slots], share[ranks[slots]]
         if nothing is not None and recall.chosen:
             value, logits = torch.cat([value, nothing[:, None].to(value.dtype)], 1), torch.cat([logits, share[-1:]])
         values.append(value)
