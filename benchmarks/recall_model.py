@@ -17,15 +17,15 @@ from torch import Tensor, nn
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerBase
 
 from benchmarks.recall_data import Asked
-from benchmarks.recall_finding import NOTHING, FindingModel
 from benchmarks.recall_learner import Learner
 from mlmf.config.model import LoraSettings, MLMFConfig
 from mlmf.memory.features import SessionFeatures
 from mlmf.memory.find import QueryKeys
 from mlmf.memory.fusion import Fusion
-from mlmf.memory.losses import retention_loss
+from mlmf.memory.losses import Evidence, entropy_hinge, evidence_loss, retention_loss
 from mlmf.memory.state import MemoryState
 from mlmf.model import IGNORED, MLMFModel
+from mlmf.training.objective import count_found
 from mlmf.types import Question, Session, answer_prompt
 
 LAYERS, WIDTH, HEADS = 4, 128, 4
@@ -54,22 +54,17 @@ class LossWeights:
     """Next-token loss on the sessions."""
     retention: float = 0.1
     """lambda of equation (10)."""
+    entropy: float = 0.1
+    """Hinge on the entropy of the layer gate (alg. 26)."""
 
 
 class MemoryLearner(Learner):
     """``MLMFModel`` around a tiny Llama, trained whole."""
 
-    def __init__(
-        self,
-        tokenizer: PreTrainedTokenizerBase,
-        config: MLMFConfig,
-        weights: LossWeights,
-        has_versions: bool = True,
-        has_nothing: bool = True,
-    ) -> None:
-        """Build from ``config``, whose layers are those of :data:`LAYERS`; for the rest see :class:`FindingModel`."""
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, config: MLMFConfig, weights: LossWeights) -> None:
+        """Build from ``config``, whose layers are those of :data:`LAYERS`."""
         super().__init__(tokenizer)
-        self.model = FindingModel(tiny_llama(tokenizer), tokenizer, config, has_versions, has_nothing)
+        self.model = MLMFModel(tiny_llama(tokenizer), tokenizer, config)
         self.model.lm.requires_grad_(True)
         self.weights = weights
         start_open(self.model)
@@ -118,8 +113,8 @@ class MemoryLearner(Learner):
                 index = t - longest + len(asked.conversation.sessions)
                 now.append(asked.conversation.sessions[index] if index >= 0 else None)
             new = model.write(now, [features[row, s.index] if s else None for row, s in enumerate(now)], state)
-            if self.weights.retention and t:
-                drifts.append(retention_loss(new, state))
+            if self.training and self.weights.retention and t:
+                drifts.append(retention_loss(new, state).mean())
             state = new
         retention = torch.stack(drifts).mean() if drifts else language.new_zeros(())
         return state, language, retention
@@ -134,8 +129,7 @@ class MemoryLearner(Learner):
             states = self.model.lm.get_input_embeddings()(tokens)
         else:
             states = self.read_live(rows)[0][self.model.key_layer]
-        keys = self.model.memory.key_projection(states)
-        return QueryKeys(keys[:, 1:], tokens[:, 1:], mask[:, 1:])
+        return self.model.memory.key_projection.query(states[:, 1:], tokens[:, 1:], mask[:, 1:])
 
     def prompts(self, questions: Sequence[Question]) -> tuple[Tensor, Tensor, Tensor]:
         """Ids, mask and labels, left-padded; labels are the answer and the end."""
@@ -151,40 +145,36 @@ class MemoryLearner(Learner):
         """Remember every session, then answer with the questions alone in context."""
         state, language, retention = self.remember(batch)
         questions = [question for asked in batch for question in asked.questions]
-        state = self.model.or_nothing(state).select([i for i, asked in enumerate(batch) for _ in asked.questions])
+        state = state.select([i for i, asked in enumerate(batch) for _ in asked.questions])
         query = self.query(questions)
         ids, mask, labels = self.prompts(questions)
         output = self.model(ids, mask, state=state, labels=labels, query=query)
         correct = is_correct(output.logits, labels)
-        evidence, found = self.evidence_loss(query, state, questions)
+        evidence = hinge = language.new_zeros(())
+        sought = found = 0
+        if output.scores is not None:
+            wanted = [one for asked in batch for one in _evidence(asked)]
+            evidence = evidence_loss(output.scores, state, wanted).mean()
+            sought, found = count_found(wanted, state, output.recalls)
+        if self.model.config.entropy and output.gamma is not None:
+            counted = mask[:, None].expand(output.gamma.shape[:3])
+            hinge = entropy_hinge(output.gamma.flatten(0, 1), self.model.config.epsilon, counted.flatten(0, 1))
         w = self.weights
-        loss = output.loss + w.language * language + w.retention * retention + w.evidence * evidence
+        loss = output.loss + w.language * language + w.retention * retention
+        loss = loss + w.evidence * evidence + w.entropy * hinge
         gates = output.gates.detach().mean(0).tolist()
         log = {
             "gen": output.loss.item(), "lm": language.item(), "evi": evidence.item(), "ret": retention.item(),
-            "found": found, "gate_w": gates[0], "gate_e": gates[1], "gate_s": gates[2],
+            "found": found / max(1, sought), "gate_w": gates[0], "gate_e": gates[1], "gate_s": gates[2],
         }  # fmt: skip
         return loss, correct, log
 
-    def evidence_loss(
-        self, query: QueryKeys, state: MemoryState, questions: Sequence[Question]
-    ) -> tuple[Tensor, float]:
-        """Cross-entropy of the find scores over the evidence, or nothing, and how often it is among the nodes read."""
-        if not self.model.config.semantic:
-            return torch.zeros(()), 0.0
-        rows, places = [], []
-        for row, question in enumerate(questions):
-            evidence = question.evidence[0] if question.evidence else NOTHING
-            for place, node in enumerate(state.nodes[row]):
-                if node.turn_id == evidence and not node.superseded:
-                    rows.append(row)
-                    places.append(place)
-        if not rows:
-            return torch.zeros(()), 0.0
-        scores = self.model.scores(query, state)[rows].clamp_min(-1e4)
-        target = torch.tensor(places)
-        top = scores.topk(min(self.model.config.recall_nodes, scores.shape[1]), -1).indices
-        return F.cross_entropy(scores, target), float((top == target[:, None]).any(-1).float().mean())
+
+def _evidence(asked: Asked) -> list[Evidence]:
+    """Session and turn of what answers each question."""
+    sessions = asked.conversation.sessions
+    place = {turn.id: (session.index, i) for session in sessions for i, turn in enumerate(session.turns)}
+    return [tuple(place[turn] for turn in question.evidence) for question in asked.questions]
 
 
 @torch.no_grad()

@@ -70,7 +70,6 @@ def train(
             reached[STAGES[stage]] = step
             recent.clear()
     return {
-        "steps": steps,
         "stage_began_at_step": reached,
         "cpu_seconds": round(time.process_time() - cpu),
         "wall_seconds": round(time.perf_counter() - began),
@@ -108,7 +107,7 @@ def score(learner: Learner, count: int) -> Score:
         table[name] = {}
         for sessions in DISTANCES:
             right = []
-            for batch in _batches(list(cell(category, sessions, count)), 64):
+            for batch in _batches(list(cell(category, sessions, count)), 128):
                 right += learner(batch)[1]
             table[name][str(sessions)] = round(sum(right) / len(right), 4)
     return table

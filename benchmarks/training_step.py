@@ -54,7 +54,7 @@ def train_ratio(
     base.requires_grad_(False)
     plain = get_peft_model(base, lora, autocast_adapter_dtype=False).train()
     plain_optimiser = optimiser_of(plain)
-    objective = Objective(model, config.tbptt_sessions, config.entropy_weight).train()
+    objective = Objective(model, config.tbptt_sessions, config.entropy_weight, config.evidence_weight).train()
     optimiser = optimiser_of(model)
     device = model.device
     ids, mask, labels = batch.input_ids.to(device), batch.attention_mask.to(device), batch.labels.to(device)
@@ -64,7 +64,7 @@ def train_ratio(
 
     def with_memory() -> None:
         made = collator(rows)
-        objective(made, config.lambda_ret, made.n_labels).total.backward()
+        objective(made, config.lambda_ret, made.counts).total.backward()
         optimiser.step()
         optimiser.zero_grad()
 

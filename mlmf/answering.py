@@ -45,12 +45,12 @@ def answer_all(model: MLMFModel, queries: Sequence[Query], state: MemoryState, m
         return len(tokenizer(text, add_special_tokens=False)["input_ids"])
 
     keys = model.query_keys([tokenizer(q.text, add_special_tokens=False)["input_ids"] for q in queries])
-    bank, recalls = model.read(keys, state)
-    lines = [as_lines(recall, model.config.recall_tokens, count) for recall in recalls]
+    found = model.read(keys, state)
+    lines = [as_lines(recall, model.config.recall_tokens, count) for recall in found.recalls]
     prompts = [answer_prompt(query, shown) for query, shown in zip(queries, lines, strict=True)]
     ids, mask = _left_padded(tokenizer, prompts, model.encoder.window - max_new_tokens)
     tokens, gamma = model.decode(
-        ids.to(model.device), mask.to(model.device), bank, max_new_tokens=max_new_tokens, do_sample=False,
+        ids.to(model.device), mask.to(model.device), found.bank, max_new_tokens=max_new_tokens, do_sample=False,
         stopping_criteria=StoppingCriteriaList([FirstLine(tokenizer, ids.shape[1])]),
     )  # fmt: skip
     texts = tokenizer.batch_decode(tokens[:, ids.shape[1] :], skip_special_tokens=True)
@@ -61,8 +61,8 @@ def answer_all(model: MLMFModel, queries: Sequence[Query], state: MemoryState, m
         Answer(
             text=text,
             abstained=is_abstention(text),
-            recalled=recalls[i].turn_ids,
-            recalled_lines=recalls[i].lines,
+            recalled=found.recalls[i].turn_ids,
+            recalled_lines=found.recalls[i].lines,
             gates={} if shares is None else dict(zip(LAYERS, shares[i], strict=True)),
             tokens_read=int(mask[i].sum()),
             tokens_written=count(text),

@@ -21,14 +21,14 @@ from mlmf.encoder import BaseEncoder
 from mlmf.errors import UserError
 from mlmf.hooks import FusionHooks
 from mlmf.memory.features import SessionFeatures
-from mlmf.memory.find import QueryKeys
+from mlmf.memory.find import FindScores, QueryKeys
 from mlmf.memory.fusion import MemoryBank
 from mlmf.memory.host import decoder_layers, host_attention
 from mlmf.memory.multilayer import MultiLayerMemory
 from mlmf.memory.state import MemoryState
 from mlmf.output import IGNORED, MLMFOutput, labelled_loss, mean_gates, predicting_positions
 from mlmf.queries import QueryReader
-from mlmf.recall import Recall, as_bank, choose
+from mlmf.recall import Found, Recall, as_bank, choose
 from mlmf.types import Answer, Query, Session
 
 __all__ = ["IGNORED", "MLMFModel", "MLMFOutput"]
@@ -64,6 +64,7 @@ class MLMFModel(nn.Module):
             self.memory = MultiLayerMemory(config, hosts, lm.config.hidden_size).to(lm.device, lm.dtype)
             self.memory.key_projection.float()
             self.memory.codec.float()
+            self.memory.scorer.float()
             self.lm = with_lora(lm, config.lora)
         self.adapters = Adapters(self.lm, config.lora.merge)
         self.hooks = FusionHooks(self.memory, layers, self.fusion_layers)
@@ -190,23 +191,25 @@ class MLMFModel(nn.Module):
 
     # ------------------------------------------------------------------ reading
 
-    @torch.no_grad()
     def query_keys(self, ids: Sequence[Sequence[int]]) -> QueryKeys:
-        """Keys of queries given as token ids; see :class:`mlmf.queries.QueryReader`."""
-        states, tokens, mask = self.queries(ids)
-        return QueryKeys(self.memory.key_projection(states), tokens, mask)
+        """Keys of queries given as token ids; see :class:`mlmf.queries.QueryReader`.
 
-    def read(self, query: QueryKeys, state: MemoryState) -> tuple[MemoryBank | None, list[Recall]]:
-        """Find, then lay out what the fusion layers will attend to; ``None`` for memories that hold nothing."""
+        Gradients reach the key projection and the weights of tokens, not the base model.
+        """
+        return self.memory.key_projection.query(*self.queries(ids))
+
+    def read(self, query: QueryKeys, state: MemoryState) -> Found:
+        """Find, then lay out what the fusion layers will attend to."""
         self._check(state)
         b = query.keys.shape[0]
         if b != state.batch_size and state.batch_size != 1:
             raise UserError(f"{b} queries for a state of {state.batch_size} conversations: give one each")
         if state.is_empty():
-            return None, [Recall((), ()) for _ in range(b)]
-        scores = self.memory.scorer(query, state)
-        recalls = choose(scores, state, self.config.recall_nodes)
-        return as_bank(state, recalls, scores, self.memory.find_weight, self.memory.codec), recalls
+            return Found(None, [Recall((), ()) for _ in range(b)], None)
+        scores: FindScores = self.memory.scorer(query, state)
+        recalls = choose(scores.nodes, state, self.config.recall_nodes)
+        bank = as_bank(state, recalls, scores, self.memory.find_weight, self.memory.nothing, self.memory.codec)
+        return Found(bank, recalls, scores)
 
     def forward(
         self,
@@ -233,19 +236,21 @@ class MLMFModel(nn.Module):
         if state is not None and query is None:
             prompt = mask.bool() if labels is None else mask.bool() & (labels == IGNORED)
             query = self.query_keys([row[keep].tolist() for row, keep in zip(input_ids, prompt, strict=True)])
-        bank, recalls = (None, []) if state is None or query is None else self.read(query, state)
+        found = Found(None, [], None) if state is None or query is None else self.read(query, state)
         positions = None
         if labels is not None and labelled_only:
             positions = predicting_positions(labels)
             kwargs["logits_to_keep"] = positions
         kwargs.setdefault("position_ids", (mask.cumsum(-1) - 1).clamp(min=0))
         kwargs.setdefault("use_cache", False)
-        with self.hooks.reading_from(bank) as reading, self._weights():
+        with self.hooks.reading_from(found.bank) as reading, self._weights():
             output = self.lm(input_ids=input_ids, attention_mask=mask, **kwargs)
         loss = None if labels is None else labelled_loss(output.logits, labels, positions)
         gamma = None if reading is None else reading.stacked_gamma()
         gates = None if gamma is None else mean_gates(gamma, mask)
-        return MLMFOutput(loss=loss, logits=output.logits, gates=gates, gamma=gamma, recalls=recalls)
+        return MLMFOutput(
+            loss=loss, logits=output.logits, gates=gates, gamma=gamma, recalls=found.recalls, scores=found.scores
+        )
 
     @torch.no_grad()
     def generate(
@@ -263,7 +268,7 @@ class MLMFModel(nn.Module):
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         if state is not None and query is None:
             query = self.query_keys([row[keep].tolist() for row, keep in zip(input_ids, mask.bool(), strict=True)])
-        bank = None if state is None or query is None else self.read(query, state)[0]
+        bank = None if state is None or query is None else self.read(query, state).bank
         return self.decode(input_ids, mask, bank, **kwargs)[0]
 
     @torch.no_grad()

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from transformers.utils.generic import ModelOutput
 
+from mlmf.memory.find import FindScores
 from mlmf.recall import Recall
 
 IGNORED = -100
@@ -29,6 +30,8 @@ class MLMFOutput(ModelOutput):
     """The same for every fusion layer and token, ``(B, L, T, 3)``."""
     recalls: list[Recall] | None = None
     """The event nodes read, per row."""
+    scores: FindScores | None = None
+    """What they were chosen by."""
 
 
 def predicting_positions(labels: Tensor) -> Tensor:

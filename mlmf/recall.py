@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from mlmf.memory.codec import StateCodec
+from mlmf.memory.find import FindScores
 from mlmf.memory.fusion import MemoryBank
 from mlmf.memory.rounding import CODE_STEPS, from_stored
 from mlmf.memory.state import MemoryState, Node, pad_to
@@ -32,6 +33,18 @@ class Recall:
         return tuple(node.line for node in self.nodes)
 
 
+@dataclass(frozen=True)
+class Found:
+    """What one find gave: the bank to attend to, the nodes in it for each query, and the scores that chose them.
+
+    ``bank`` and ``scores`` are ``None`` for memories that hold nothing.
+    """
+
+    bank: MemoryBank | None
+    recalls: list[Recall]
+    scores: FindScores | None
+
+
 def choose(scores: Tensor, state: MemoryState, count: int) -> list[Recall]:
     """The ``count`` best event nodes for each query; equal scores go to the earlier node.
 
@@ -50,18 +63,37 @@ def choose(scores: Tensor, state: MemoryState, count: int) -> list[Recall]:
 
 
 def as_bank(
-    state: MemoryState, recalls: Sequence[Recall], scores: Tensor, find_weight: Tensor, codec: StateCodec
+    state: MemoryState,
+    recalls: Sequence[Recall],
+    scores: FindScores,
+    find_weight: Tensor,
+    nothing: Tensor | None,
+    codec: StateCodec,
 ) -> MemoryBank:
     """Working and episodic memory whole, and the tokens of the chosen nodes, side by side, decoded to states.
 
-    A chosen turn brings the date line of its session along. The share of a node among the chosen, ``log softmax`` of
-    its score, times ``find_weight`` biases the attention to its tokens, so that what answers trains what finds.
+    A chosen turn brings the date line of its session along. The share of a node among the chosen and nothing, ``log
+    softmax`` of its score, times ``find_weight`` biases the attention to its tokens, so that what answers trains what finds.
+
+    Args:
+        state: one memory per query, or a single one for all.
+        recalls: the chosen nodes of each query.
+        scores: those they were chosen by.
+        find_weight: scalar.
+        nothing: the slot that stands for having found nothing, a code ``(R,)``; ``None`` where ``scores`` has no such score.
+            It shows the read a poor match, which shares that sum to one cannot. A query for which there was no node to
+            choose from does not get it.
+        codec: decodes slots.
     """
     values, biases = [], []
+    held = state.values.unbind()  # indexed row by row, each gradient would be as large as the whole batch
     for row, recall in enumerate(recalls):
         source = row if state.batch_size > 1 else 0
         nodes = state.nodes[source]
-        share = scores[row, list(recall.chosen)].float().log_softmax(-1)
+        rivals = scores.nodes[row, list(recall.chosen)]
+        if scores.nothing is not None:
+            rivals = torch.cat([rivals, scores.nothing[row, None]])
+        share = rivals.float().log_softmax(-1)
         place = {node: i for i, node in enumerate(recall.chosen)}
         best: dict[int, int] = {}
         for node in recall.chosen:
@@ -71,8 +103,11 @@ def as_bank(
         lookup[list(place)] = torch.tensor(list(place.values()), dtype=torch.long)
         ranks = lookup.to(state.owner.device)[state.owner[source]]  # an empty slot's owner -1 reads the last entry, -1
         slots = (ranks >= 0).nonzero().squeeze(-1)
-        values.append(from_stored(state.values[source][slots], CODE_STEPS, state.working.dtype))
-        biases.append(find_weight.float() * share[ranks[slots]] if len(slots) else share.new_zeros(0))
+        value, logits = from_stored(held[source][slots], CODE_STEPS, state.working.dtype), share[ranks[slots]]
+        if nothing is not None and recall.chosen:
+            value, logits = torch.cat([value, nothing[None].to(value.dtype)]), torch.cat([logits, share[-1:]])
+        values.append(value)
+        biases.append(find_weight.float() * logits)
     size = max(value.shape[0] for value in values)
     semantic = torch.stack([pad_to(value, 0, size) for value in values])
     semantic_mask = torch.stack([torch.arange(size, device=v.device) < v.shape[0] for v in values])

@@ -304,9 +304,11 @@ def test_a_state_of_another_calibration_is_refused(part: str) -> None:
     model, other = build("llama", code_dim=16), build("llama", code_dim=16)
     state = remembered(model, HISTORIES[1:])
     other.answer("What was red?", state)
-    layers = len(other.fusion_layers) if part == "codec" else 1
-    sample = torch.randn(50, layers, 64, generator=torch.Generator().manual_seed(2))
-    getattr(other.memory, part).calibrate(sample if part == "codec" else sample[:, 0])
+    sample = torch.randn(50, len(other.fusion_layers), 64, generator=torch.Generator().manual_seed(2))
+    if part == "codec":
+        other.memory.codec.calibrate(sample, [[states] for states in sample.unbind(1)])
+    else:
+        other.memory.key_projection.calibrate(sample[:, 0])
     with pytest.raises(UserError, match="belongs to"):
         other.answer("What was red?", state)
 

@@ -48,9 +48,9 @@ class MLMFConfig:
     """Decoder layer whose input states serve as keys for finding; null takes a fifth of the depth."""
     key_dim: int = 128
     """Width of the keys."""
-    code_dim: int = 512
-    """Width of a slot: the states of a token at the fusion layers are kept as their principal components, two bytes each
-    in bfloat16 and one with slots: int8. 0 keeps the states whole (2880 numbers a token of SmolLM2-135M)."""
+    code_dim: int = 256
+    """Width of a slot: of the states of a token at the fusion layers are kept the principal components of what is read,
+    two bytes each in bfloat16 and one with slots: int8. 0 keeps the states whole (2880 numbers a token of SmolLM2-135M)."""
     slots: Literal["model", "int8"] = "model"
     """How the semantic layer stores codes and keys: in the model's dtype, or rounded to eight bits, in about half the
     space. Rounded keys pass no gradient, so that a memory trained with int8 learns less about finding."""
@@ -62,7 +62,7 @@ class MLMFConfig:
     """Capacity of episodic memory, in slots."""
     c_s: int = 1024
     """Capacity of semantic memory, in event nodes: turns and, for each session with a turn kept, its date line."""
-    c_m: int = 11776
+    c_m: int = 19456
     """Capacity of semantic memory in token slots, over all nodes. With the defaults a full memory takes 15.8 MB in
     bfloat16 and 8.3 MB with slots: int8."""
     node_tokens: int = 64
@@ -90,6 +90,10 @@ class MLMFConfig:
     """Ablation: keep the episodic layer."""
     semantic: bool = True
     """Ablation: keep the semantic layer."""
+    versions: bool = True
+    """Ablation: lower the find score of turns that newer ones answer as well."""
+    nothing: bool = True
+    """Ablation: let having found nothing compete with the turns that are read."""
     gating: bool = True
     """Ablation: learned layer gate; false weights every non-empty layer equally."""
     retention: bool = True

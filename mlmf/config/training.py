@@ -41,15 +41,18 @@ class TrainConfig:
     per_device_train_batch_size: int = 16
     """Examples per step and process."""
     gradient_accumulation_steps: int = 1
-    """Batches per optimiser step; L_gen is the mean over all their labelled tokens, L_ret the mean of theirs."""
+    """Batches per optimiser step; every loss is a mean over the whole step, however it is split."""
     learning_rate: float = 3e-4
     """Peak rate of the LoRA adapters."""
     copied_learning_rate: float = 2e-4
     """Peak rate of the fusion projections, which start as copies of the wrapped model's."""
     fresh_learning_rate: float = 2e-3
-    """Peak rate of the memory weights that start from nothing: episodic queries, messages, salience."""
+    """Peak rate of the memory weights that start from nothing: episodic queries, messages, salience, the
+    slot that stands for having found nothing."""
+    find_learning_rate: float = 5e-4
+    """Peak rate of the key projection and the weights of query tokens."""
     gate_learning_rate: float = 5e-2
-    """Peak rate of gates and sharpness, single numbers that must travel from 0 to about 1; no weight decay on them."""
+    """Peak rate of gates, sharpness and the find scores' weights, single numbers with far to go; no weight decay on them."""
     weight_decay: float = 0.0
     """AdamW weight decay of adapters and memory weights."""
     warmup_steps: int = 20
@@ -60,6 +63,8 @@ class TrainConfig:
     """Weight of the retention loss (eq. 10)."""
     lambda_ramp_steps: int = 50
     """Steps over which that weight grows from 0."""
+    evidence_weight: float = 0.3
+    """Weight of the evidence loss: find the turns known to hold the answer, or nothing where nothing does."""
     entropy_weight: float = 0.0
     """Weight of the hinge on the layer gate's entropy (alg. 26)."""
     distractor_sessions: int = 3
@@ -105,8 +110,14 @@ class TrainConfig:
         for name in ("distractor_sessions", "tbptt_sessions", "save_steps", "warmup_steps", "lambda_ramp_steps"):
             if getattr(self, name) < 0:
                 raise UserError(f"{name} must be at least 0, got {getattr(self, name)}")
-        rates = ("learning_rate", "copied_learning_rate", "fresh_learning_rate", "gate_learning_rate")
-        for name in (*rates, "weight_decay", "lambda_ret", "entropy_weight"):
+        rates = (
+            "learning_rate",
+            "copied_learning_rate",
+            "fresh_learning_rate",
+            "find_learning_rate",
+            "gate_learning_rate",
+        )
+        for name in (*rates, "weight_decay", "lambda_ret", "evidence_weight", "entropy_weight"):
             if not 0.0 <= getattr(self, name) < float("inf"):
                 raise UserError(f"{name} must be a number of at least 0, got {getattr(self, name)}")
         if not self.max_grad_norm > 0.0:

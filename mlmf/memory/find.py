@@ -1,11 +1,13 @@
 """Finding: which event nodes a query is about. Late interaction on the wrapped model's own token states.
 
-A node's score is the sum over query tokens of the best-matching token of the node, plus rare tokens shared to the
-letter; a session's score is the same over all its tokens, and it lifts every turn that is part of the session.
+A node's score is the weighted sum over query tokens of the best-matching token of the node, plus rare tokens shared to
+the letter; a session's score is the same over all its tokens, and it lifts every turn that is part of the session. A turn
+is lowered by newer ones that answer as well, and all of them compete with having found nothing.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -14,17 +16,31 @@ from torch import Tensor, nn
 
 from mlmf.memory.rounding import KEY_STEPS, from_stored
 from mlmf.memory.state import MemoryState
+from mlmf.memory.versions import outdated
+
+
+@dataclass(frozen=True)
+class QueryKeys:
+    """What a query brings to the search.
+
+    Keys ``(B, T, K)``, token ids ``(B, T)``, a mask ``(B, T)``, and how much each token counts, ``(B, T)``.
+    """
+
+    keys: Tensor
+    tokens: Tensor
+    mask: Tensor
+    weights: Tensor
 
 
 class KeyProjection(nn.Module):
-    """States of the key layer to keys of unit length: standardised per dimension, then a fixed orthogonal projection.
+    """States of the key layer to keys of unit length: standardised per dimension, then projected.
 
-    Without standardising, a few dimensions of huge variance decide every cosine.
+    Without standardising, a few dimensions of huge variance decide every cosine. The projection starts orthogonal and is
+    learned; turns and queries share it. What a token of a query counts is learned too, from 1 for every token.
     """
 
     mean: Tensor
     std: Tensor
-    projection: Tensor
 
     def __init__(self, width: int, key_dim: int, seed: int) -> None:
         """Build for states of ``width``; statistics are those of a unit normal until :meth:`calibrate`."""
@@ -33,7 +49,10 @@ class KeyProjection(nn.Module):
         basis = torch.linalg.qr(torch.randn(width, min(key_dim, width), generator=generator))[0]
         self.register_buffer("mean", torch.zeros(width))
         self.register_buffer("std", torch.ones(width))
-        self.register_buffer("projection", basis)
+        self.projection = nn.Parameter(basis)
+        self.token = nn.Linear(width, 1)
+        nn.init.zeros_(self.token.weight)
+        nn.init.zeros_(self.token.bias)
 
     @torch.no_grad()
     def calibrate(self, states: Tensor) -> None:
@@ -43,39 +62,72 @@ class KeyProjection(nn.Module):
 
     def forward(self, states: Tensor) -> Tensor:
         """``(..., D)`` to ``(..., K)``."""
-        standard = (states.float() - self.mean.float()) / self.std.float()
-        return F.normalize(standard @ self.projection.float(), dim=-1).to(states.dtype)
+        with torch.autocast(states.device.type, enabled=False):
+            return F.normalize(self._standard(states) @ self.projection.float(), dim=-1).to(states.dtype)
+
+    def query(self, states: Tensor, tokens: Tensor, mask: Tensor) -> QueryKeys:
+        """A query from its states ``(B, T, D)``, token ids and mask ``(B, T)``."""
+        with torch.autocast(states.device.type, enabled=False):
+            # softplus(0) is ln 2: a token counts exactly 1 until something is learned
+            weights = F.softplus(self.token(self._standard(states)).squeeze(-1)) / math.log(2)
+        return QueryKeys(self(states), tokens, mask, weights * mask)
+
+    def _standard(self, states: Tensor) -> Tensor:
+        return (states.float() - self.mean.float()) / self.std.float()
 
 
 @dataclass(frozen=True)
-class QueryKeys:
-    """What a query brings to the search: keys ``(B, T, K)``, token ids ``(B, T)``, and a mask ``(B, T)``."""
+class FindScores:
+    """How well each event node answers each query, and how well nothing does.
 
-    keys: Tensor
-    tokens: Tensor
-    mask: Tensor
+    ``nodes`` is ``(B, N)``, ``-inf`` for what cannot be found; ``nothing`` is ``(B,)``, or ``None`` where it is off.
+    """
+
+    nodes: Tensor
+    nothing: Tensor | None
 
 
 class NodeScorer(nn.Module):
     """Relevance of every event node to a query; the weights of its parts are learned."""
 
-    def __init__(self) -> None:
-        """Start from values chosen on 16 of LOCCO's training users; the form was first explored on its test users."""
+    def __init__(self, versions: bool = True, nothing: bool = True) -> None:
+        """Start from values chosen on 16 of LOCCO's training users; the form was first explored on its test users.
+
+        Args:
+            versions: lower outdated turns.
+            nothing: score having found nothing.
+        """
         super().__init__()
         self.lexical = nn.Parameter(torch.tensor(0.1))
         self.session = nn.Parameter(torch.tensor(2.0))
         self.session_lexical = nn.Parameter(torch.tensor(0.3))
         self.neighbourhood = nn.Parameter(torch.tensor(3.0))
+        self.versions = nn.Parameter(torch.tensor(1.0)) if versions else None
+        self.doubt = nn.Parameter(torch.tensor(0.0)) if nothing else None
+        self.doubt_per_token = nn.Parameter(torch.tensor(2.2)) if nothing else None
 
-    def forward(self, query: QueryKeys, state: MemoryState) -> Tensor:
-        """Scores ``(B, N)``; ``-inf`` for nodes that cannot be found: empty, superseded, or standing for a session.
+    def forward(self, query: QueryKeys, state: MemoryState) -> FindScores:
+        """Scores of all nodes and of nothing, in float32 whatever the model's dtype.
 
-        A state of one conversation answers any number of queries.
+        A state of one conversation answers any number of queries. Cannot be found: empty nodes, superseded ones, and those
+        that stand for a session.
         """
+        with torch.autocast(query.keys.device.type, enabled=False):
+            scores = self._relevance(query, state)
+            if self.versions is not None:
+                scores = scores - self.versions.float() * outdated(scores, state.nodes)
+            nothing = None
+            if self.doubt is not None and self.doubt_per_token is not None:
+                # a node's score is a sum over the query's tokens, so what it must exceed grows with them
+                nothing = self.doubt + self.doubt_per_token * query.weights.float().sum(-1)
+            return FindScores(scores, nothing)
+
+    def _relevance(self, query: QueryKeys, state: MemoryState) -> Tensor:
+        """Scores ``(B, N)`` of nodes, each by itself."""
         b, n = query.keys.shape[0], state.salience.shape[1]
         sessions, n_sessions, findable = _layout(state, n)
         n_nodes, own_sessions = _counts(state)
-        keys = query.keys.float() * query.mask[..., None]
+        keys = query.keys.float() * query.weights.float()[..., None]
         match = keys @ from_stored(state.keys, KEY_STEPS, keys.dtype).mT  # (B, T, M)
         same = (query.tokens[:, :, None] == state.tokens[:, None]) & query.mask[..., None]
         sessions = sessions.expand(b, n)

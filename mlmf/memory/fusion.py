@@ -73,11 +73,16 @@ class Fusion(nn.Module):
 
     def project(self, bank: MemoryBank, layer: int) -> ProjectedBank:
         """Keys and values of a bank for fusion layer ``layer`` of ``L``."""
-        memory = self.norm(bank.states[:, layer])  # (B, M, D)
-        b, m, _ = memory.shape
-        key = self.k_norm(self.k(memory).view(b, m, self.kv_heads, self.head_dim)).transpose(1, 2)
-        value = self.v(memory).view(b, m, self.kv_heads, self.head_dim).transpose(1, 2)
-        return ProjectedBank(key, value, bank.bias.float(), bank.mask, bank.present, bank.sizes)
+        key, value = self.reads(bank.states[:, layer])
+        return ProjectedBank(
+            key.transpose(1, 2), value.transpose(1, 2), bank.bias.float(), bank.mask, bank.present, bank.sizes
+        )
+
+    def reads(self, states: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values of slots ``(..., D)``, each ``(..., Hkv, d)``: all that the read sees of them."""
+        memory = self.norm(states)
+        shape = (*states.shape[:-1], self.kv_heads, self.head_dim)
+        return self.k_norm(self.k(memory).view(shape)), self.v(memory).view(shape)
 
     def forward(self, h: Tensor, bank: ProjectedBank) -> tuple[Tensor, Tensor]:
         """Read the memory for hidden states ``h`` ``(B, T, D)``.

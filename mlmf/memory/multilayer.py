@@ -41,7 +41,7 @@ class MultiLayerMemory(nn.Module):
         self.config, self.width, self.key_dim = config, width, key_dim
         self.codec = StateCodec(len(hosts), width, config.code_dim, config.seed)
         self.key_projection = KeyProjection(width, key_dim, config.seed)
-        self.scorer = NodeScorer()
+        self.scorer = NodeScorer(config.versions, config.nothing)
         # how strongly the find score of a node weighs its tokens in the read; learned, from not at all
         self.find_weight = nn.Parameter(torch.zeros(()))
         self.episodic, self.semantic = None, None
@@ -53,17 +53,25 @@ class MultiLayerMemory(nn.Module):
             )
         else:  # nothing to find, nothing to learn about finding
             self.scorer.requires_grad_(False)
+            self.key_projection.token.requires_grad_(False)
             self.find_weight.requires_grad_(False)
         epsilon = config.epsilon if config.entropy else math.inf
         self.fusions = nn.ModuleList(Fusion(host, config.beta, epsilon, config.gating) for host in hosts)
+        # what is read of having found nothing: a slot like those of a turn
+        has_nothing = config.semantic and config.nothing
+        self.nothing = nn.Parameter(torch.randn(self.codec.code_width)) if has_nothing else None
         self.extract = entity_extractor(config.entities)
 
     def calibrate(self, states: Tensor, keys: Tensor) -> None:
         """Take the statistics of codes and keys from sample states of the fusion layers ``(n, L, D)`` and the key layer.
 
+        Codes keep what the fusions read of states at this moment, which is before they are trained.
+
         States that were written before can no longer be read: their fingerprint is another one.
         """
-        self.codec.calibrate(states)
+        with torch.no_grad():
+            reads = [fusion.reads(states[:, layer]) for layer, fusion in enumerate(self._fusions())]
+        self.codec.calibrate(states, reads)
         self.key_projection.calibrate(keys)
 
     def project(self, bank: MemoryBank) -> list[ProjectedBank]:

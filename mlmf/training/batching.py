@@ -5,15 +5,28 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from mlmf.memory.features import SessionFeatures
+from mlmf.memory.losses import Evidence
 from mlmf.model import IGNORED
 from mlmf.training.feature_cache import FeatureCache
 from mlmf.types import Conversation, Session
+
+
+class Counts(NamedTuple):
+    """What the losses are means over: examples, tokens trained on, examples whose evidence is known, tokens read.
+
+    A number may be a share, such as a batch's part in a step.
+    """
+
+    examples: float
+    labels: float
+    evidence: float
+    tokens: float
 
 
 @dataclass(frozen=True)
@@ -25,6 +38,8 @@ class Batch:
     input_ids: Tensor
     attention_mask: Tensor
     labels: Tensor
+    evidence: list[Evidence]
+    """What each query should find."""
 
     @property
     def n_labels(self) -> int:
@@ -35,6 +50,12 @@ class Batch:
     def n_tokens(self) -> int:
         """Tokens the wrapped model reads, padding apart."""
         return int(self.attention_mask.sum())
+
+    @property
+    def counts(self) -> Counts:
+        """What the losses are means over."""
+        known = sum(one is not None for one in self.evidence)
+        return Counts(len(self.queries), self.n_labels, known, self.n_tokens)
 
 
 class Collator:
@@ -75,5 +96,15 @@ class Collator:
             ids.append([self.pad] * padding + prompt + target)
             mask.append([0] * padding + [1] * (size - padding))
             labels.append([IGNORED] * (size - len(target)) + target)
-        queries = [example["query"] for example in examples]
-        return Batch(steps, queries, torch.tensor(ids), torch.tensor(mask), torch.tensor(labels))
+        return Batch(
+            steps=steps,
+            queries=[example["query"] for example in examples],
+            input_ids=torch.tensor(ids),
+            attention_mask=torch.tensor(mask),
+            labels=torch.tensor(labels),
+            evidence=[_evidence(example["evidence"]) for example in examples],
+        )
+
+
+def _evidence(pairs: Sequence[Sequence[int]] | None) -> Evidence:
+    return None if pairs is None else tuple((session, turn) for session, turn in pairs)

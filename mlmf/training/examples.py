@@ -14,10 +14,11 @@ from transformers import PreTrainedTokenizerBase
 from mlmf.abstention import ABSTENTION
 from mlmf.config.training import Objective
 from mlmf.errors import UserError
+from mlmf.memory.losses import Evidence
 from mlmf.paths import atomic_folder
 from mlmf.types import Conversation, Question, Session, answer_prompt
 
-VERSION = 1
+VERSION = 2
 """Part of the cache key: raise it when the meaning of an example changes."""
 
 
@@ -26,7 +27,7 @@ class Example:
     """One prompt and its target, by text.
 
     ``needed`` are the sessions that must be in memory; ``pool`` is how many of the conversation's first sessions may
-    be (a reply sees only what came before it).
+    be (a reply sees only what came before it). ``evidence`` is what the find step should find.
     """
 
     conversation: int
@@ -35,6 +36,7 @@ class Example:
     query: str
     prompt: str
     target: str
+    evidence: Evidence = None
 
 
 def build_examples(
@@ -61,14 +63,17 @@ def build_examples(
 
 
 def _answer(number: int, conversation: Conversation, question: Question) -> Example:
-    target = ABSTENTION if question.is_trap or question.answer is None else question.answer
-    home = {turn.id: session.index for session in conversation.sessions for turn in session.turns}
-    needed = {home[turn] for turn in question.evidence if turn in home}
+    place = {turn.id: (s.index, i) for s in conversation.sessions for i, turn in enumerate(s.turns)}
+    told = sorted({place[turn] for turn in question.evidence if turn in place})
+    needed = {session for session, _ in told}
     if question.session is not None:
         needed.add(question.session)
-    return Example(
-        number, tuple(sorted(needed)), len(conversation.sessions), question.text, answer_prompt(question.query), target
-    )
+    prompt, pool = answer_prompt(question.query), len(conversation.sessions)
+    if question.is_trap or question.answer is None:
+        # turns that the data names here are what misleads
+        return Example(number, tuple(sorted(needed)), pool, question.text, prompt, ABSTENTION, evidence=())
+    evidence = tuple(told) or None
+    return Example(number, tuple(sorted(needed)), pool, question.text, prompt, question.answer, evidence)
 
 
 def _replies(number: int, session: Session, max_turns: int) -> Iterator[Example]:
@@ -91,7 +96,7 @@ def tokenise(
     """Examples as ids, from ``cache`` if the same ones were tokenised before, and the hash of their content.
 
     Columns: ``conversation``, ``needed``, ``pool``, and the id lists ``query``, ``prompt`` (its last
-    ``max_prompt_tokens``) and ``target``, which ends with the end-of-text token.
+    ``max_prompt_tokens``) and ``target``, which ends with the end-of-text token, and ``evidence`` as pairs or null.
     """
     content = json.dumps([asdict(example) for example in examples], sort_keys=True)
     vocabulary = json.dumps(sorted(tokenizer.get_vocab().items()))
@@ -120,4 +125,5 @@ def _ids(example: Example, tokenizer: PreTrainedTokenizerBase, max_prompt: int, 
         "query": encode(example.query)[-max_prompt:],
         "prompt": encode(example.prompt)[-max_prompt:],
         "target": [*target, tokenizer.eos_token_id],
+        "evidence": None if example.evidence is None else [list(pair) for pair in example.evidence],
     }

@@ -27,7 +27,7 @@ from mlmf.config.training import TrainConfig
 from mlmf.errors import UserError
 from mlmf.model import MLMFModel
 from mlmf.paths import cache_dir
-from mlmf.training.batching import Batch, Collator
+from mlmf.training.batching import Batch, Collator, Counts
 from mlmf.training.calibration import calibrate
 from mlmf.training.examples import build_examples, tokenise
 from mlmf.training.feature_cache import FeatureCache
@@ -77,9 +77,13 @@ class Trainer:
         per_step = self.batch_size * config.gradient_accumulation_steps * self.accelerator.num_processes
         self.steps_per_epoch = math.ceil(len(self.examples) / per_step)
         self.total_steps = config.max_steps or config.num_train_epochs * self.steps_per_epoch
-        self.objective = self.accelerator.prepare(Objective(model, config.tbptt_sessions, config.entropy_weight))
-        rates = {"adapter": config.learning_rate, "copied": config.copied_learning_rate}
-        rates |= {"fresh": config.fresh_learning_rate, "gate": config.gate_learning_rate}
+        self.objective = self.accelerator.prepare(
+            Objective(model, config.tbptt_sessions, config.entropy_weight, config.evidence_weight)
+        )
+        rates = {
+            "adapter": config.learning_rate, "copied": config.copied_learning_rate, "fresh": config.fresh_learning_rate,
+            "find": config.find_learning_rate, "gate": config.gate_learning_rate,
+        }  # fmt: skip
         groups = parameter_groups(model, rates, config.weight_decay)
         self.optimiser = MasterAdamW(groups)
         self.rates = [group["lr"] for group in groups]
@@ -148,18 +152,19 @@ class Trainer:
         """One optimiser step; returns its losses over all batches and processes, and the tokens this process read."""
         config, accelerator = self.config, self.accelerator
         batches = self._step_batches(step)
-        labels = torch.tensor(float(sum(b.n_labels for b in batches)), device=accelerator.device)
-        labels_per_batch = accelerator.reduce(labels, "sum").item() / (len(batches) * accelerator.num_processes)
+        in_step = torch.tensor([batch.counts for batch in batches], device=accelerator.device).sum(0)
+        count = len(batches) * accelerator.num_processes
+        per_batch = Counts(*(accelerator.reduce(in_step, "sum") / count).tolist())
         ramp = config.lambda_ramp_steps
         lambda_ret = config.lambda_ret * (1.0 if ramp == 0 else min(1.0, step / ramp))
         self.objective.train()
-        parts: list[tuple[Losses, int]] = []
+        parts: list[tuple[Losses, Counts]] = []
         for number, batch in enumerate(batches):
             last = number == len(batches) - 1
             with nullcontext() if last else accelerator.no_sync(self.objective):
-                part: Losses = self.objective(batch, lambda_ret, labels_per_batch)
+                part: Losses = self.objective(batch, lambda_ret, per_batch)
                 accelerator.backward(part.total / len(batches))
-            parts.append((part, batch.n_labels))
+            parts.append((part, batch.counts))
         # over all processes: if the loss of one is not finite, all stop here and none waits for it
         losses = self._over_step(parts)
         if not math.isfinite(losses.total.item()):
@@ -174,17 +179,25 @@ class Trainer:
         self.optimiser.zero_grad()
         return losses, sum(batch.n_tokens for batch in batches)
 
-    def _over_step(self, parts: Sequence[tuple[Losses, int]]) -> Losses:
-        """Means over the batches and processes of a step; the cross-entropy over all its labelled tokens."""
+    def _over_step(self, parts: Sequence[tuple[Losses, Counts]]) -> Losses:
+        """The losses of a step from those of its batches and processes, each a mean over what it is counted by."""
         rows = [
-            [n_labels, n_labels * one.gen, one.total.item(), one.ret, one.hinge, one.spread, *one.gates]
-            for one, n_labels in parts
-        ]
+            [
+                *counts, counts.labels * one.gen, counts.examples * one.ret, counts.evidence * one.evi,
+                counts.tokens * one.hinge, one.sought, one.found, one.total.item(), one.spread, *one.gates,
+            ]
+            for one, counts in parts
+        ]  # fmt: skip
         sums = torch.tensor(rows, device=self.accelerator.device).sum(0)
-        labels, gen, *others = self.accelerator.reduce(sums, "sum").tolist()
+        examples, labels, known, tokens, gen, ret, evi, hinge, sought, found, *others = self.accelerator.reduce(
+            sums, "sum"
+        ).tolist()
         count = len(parts) * self.accelerator.num_processes
-        total, ret, hinge, spread, *gates = (value / count for value in others)
-        return Losses(torch.tensor(total), gen / labels, ret, hinge, gates, spread)
+        total, spread, *gates = (value / count for value in others)
+        return Losses(
+            torch.tensor(total), gen / labels, ret / examples, evi / max(1.0, known), hinge / tokens,
+            round(sought), round(found), gates, spread,
+        )  # fmt: skip
 
     def train(self) -> Path:
         """Run to the end, or to Ctrl-C; returns the folder of the final model.
@@ -245,11 +258,13 @@ class Trainer:
             return sum(getattr(losses, name) for losses in window) / len(window)
 
         gates = [sum(losses.gates[i] for losses in window) / len(window) for i in range(3)]
+        found = sum(losses.found for losses in window) / max(1, sum(losses.sought for losses in window))
         rate = self.optimiser.param_groups[0]["lr"]
         opened = self.model.memory.openings()
         tokens_per_s *= self.accelerator.num_processes
         record = {
-            "step": step, "train/loss_gen": mean("gen"), "train/loss_ret": mean("ret"), "train/hinge": mean("hinge"),
+            "step": step, "train/loss_gen": mean("gen"), "train/loss_ret": mean("ret"), "train/loss_evi": mean("evi"),
+            "train/found": found, "train/hinge": mean("hinge"),
             "gate/working": gates[0], "gate/episodic": gates[1], "gate/semantic": gates[2],
             "gate/opening": sum(map(abs, opened)) / len(opened), "memory/spread": mean("spread"),
             "train/learning_rate": rate, "perf/tokens_per_s": tokens_per_s,
@@ -260,8 +275,9 @@ class Trainer:
             file.write(json.dumps(record) + "\n")
         self.accelerator.log({k: v for k, v in record.items() if k != "step"}, step=step)
         logger.info(
-            "step %d/%d | loss %.3f (gen %.3f ret %.4f) | gates w %.2f e %.2f s %.2f open %.2f | lr %.1e | %.0f tok/s | %s left",
-            step, self.total_steps, mean("gen") + self.config.lambda_ret * mean("ret"), mean("gen"), mean("ret"), *gates,
+            "step %d/%d | loss %.3f (gen %.3f ret %.4f evi %.2f) | found %.2f | gates w %.2f e %.2f s %.2f open %.2f | lr %.1e "
+            "| %.0f tok/s | %s left",
+            step, self.total_steps, float(mean("total")), mean("gen"), mean("ret"), mean("evi"), found, *gates,
             record["gate/opening"], rate, tokens_per_s, _minutes(left_s),
         )  # fmt: skip
 

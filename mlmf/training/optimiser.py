@@ -10,19 +10,25 @@ import torch
 from torch import Tensor, nn
 
 GATE_NAMES = ("g", "log_beta", "find_weight", "alpha_logits")
+GATE_PARTS = ("memory.scorer.",)
 """Numbers that must travel far in a few hundred steps: their own learning rate, no weight decay."""
-FRESH_NAMES = ("episodic.queries", "semantic.message.weight", "semantic.salience.weight")
+FRESH_NAMES = ("episodic.queries", "semantic.message.weight", "semantic.salience.weight", "memory.nothing")
 """Weights that start from nothing pretrained and may move faster than copies."""
+FIND_PARTS = ("memory.key_projection.",)
+"""What makes keys of states and weighs the tokens of a query."""
+GROUPS = ("adapter", "copied", "fresh", "find", "gate")
 
 
 def parameter_groups(model: nn.Module, rates: dict[str, float], weight_decay: float) -> list[dict[str, Any]]:
-    """Trainable parameters as groups ``adapter``, ``copied``, ``fresh`` and ``gate``, with their peak ``rates``."""
-    groups: dict[str, list[tuple[str, nn.Parameter]]] = {name: [] for name in ("adapter", "copied", "fresh", "gate")}
+    """Trainable parameters in :data:`GROUPS`, each with its peak rate of ``rates``."""
+    groups: dict[str, list[tuple[str, nn.Parameter]]] = {name: [] for name in GROUPS}
     for name, parameter in model.named_parameters():
         if not parameter.requires_grad:
             continue
-        if name.rsplit(".", 1)[-1] in GATE_NAMES:
+        if name.rsplit(".", 1)[-1] in GATE_NAMES or name.startswith(GATE_PARTS):
             group = "gate"
+        elif name.startswith(FIND_PARTS):
+            group = "find"
         elif "lora_" in name:
             group = "adapter"
         else:

@@ -96,7 +96,9 @@ def test_without_a_layer_the_read_is_that_of_a_memory_that_never_held_it(off: st
     [
         ("working", [], 0),
         ("episodic", ["episodic."], 0),
-        ("semantic", ["semantic.", "scorer.", "find_weight"], 5),
+        ("semantic", ["semantic.", "scorer.", "find_weight", "key_projection.token"], 10),
+        ("versions", ["scorer.versions"], 0),
+        ("nothing", ["scorer.doubt", "nothing"], 0),
         ("gating", [f"fusions.{i}.gate" for i in range(9)], 0),
     ],
 )
@@ -106,7 +108,9 @@ def test_nothing_depends_on_weights_of_what_is_off(off: str, prefixes: list[str]
     model = build(**{off: False})
     before = model(IDS, state=remembered(model)).logits
     frozen = [n for n, p in model.named_parameters() if n.startswith("memory.") and not p.requires_grad]
-    assert all(name.startswith(("memory.scorer.", "memory.find_weight")) for name in frozen)
+    assert all(
+        name.startswith(("memory.scorer.", "memory.find_weight", "memory.key_projection.token")) for name in frozen
+    )
     assert shake(model, prefixes) == left == len(frozen)
     assert torch.equal(model(IDS, state=remembered(model)).logits, before)
     # while the same weights of a full model do matter
@@ -115,6 +119,21 @@ def test_nothing_depends_on_weights_of_what_is_off(off: str, prefixes: list[str]
         before = full(IDS, state=remembered(full)).logits
         assert shake(full, prefixes) > 0
         assert not torch.equal(full(IDS, state=remembered(full)).logits, before)
+
+
+@torch.no_grad()
+def test_the_slot_of_having_found_nothing_is_read_only_beside_nodes_and_is_no_recalled_turn() -> None:
+    full, without = build(), build(nothing=False)
+    without.memory.load_state_dict(full.memory.state_dict(), strict=False)
+    state = remembered(full)
+    query = full.query_keys(IDS.tolist())
+    found, expected = full.read(query, state), without.read(query, state)
+    assert found.recalls == expected.recalls
+    assert found.bank.sizes[2] == expected.bank.sizes[2] + 1
+    assert torch.equal(found.bank.states[:, :, -1], full.memory.codec.decode(full.memory.nothing.detach())[None])
+    both = MemoryState.cat([state, full.init_state()])
+    shared = full.read(full.query_keys(IDS.tolist() * 2), both)
+    assert shared.bank.mask[0, -1] and not shared.bank.mask[1].any() and shared.recalls[1].chosen == ()
 
 
 @torch.no_grad()
@@ -134,7 +153,7 @@ def test_without_the_entropy_bound_the_gate_is_left_as_it_is() -> None:
 
 
 def test_weights_of_an_ablated_model_come_back() -> None:
-    for off in (*PARTS, "gating"):
+    for off in (*PARTS, "versions", "nothing", "gating"):
         model = build(**{off: False})
         again = build(**{off: False})
         shake(model, [""])

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from mlmf.memory.codec import LEAST_SCALE, StateCodec
+from mlmf.memory.codec import OWN, RIDGE, StateCodec
 
 LAYERS, WIDTH = 3, 8
 SIZE = LAYERS * WIDTH
@@ -22,9 +22,17 @@ def sample(count: int, seed: int = 0) -> Tensor:
     return rows.unflatten(1, (LAYERS, WIDTH))
 
 
+def reads_of(states: Tensor, seed: int = 0) -> list[list[Tensor]]:
+    """Two linear readings of each layer, of very different size, of 2 numbers each."""
+    generator = torch.Generator().manual_seed(seed)
+    maps = torch.randn(LAYERS, 2, WIDTH, 2, generator=generator)
+    return [[states[:, layer] @ maps[layer, 0], 100 * states[:, layer] @ maps[layer, 1]] for layer in range(LAYERS)]
+
+
 def calibrated(code_dim: int, count: int = 2000) -> StateCodec:
     codec = StateCodec(LAYERS, WIDTH, code_dim, seed=0)
-    codec.calibrate(sample(count))
+    states = sample(count)
+    codec.calibrate(states, reads_of(states))
     return codec
 
 
@@ -33,33 +41,56 @@ def of_session(rows: Tensor) -> Tensor:
     return rows.transpose(0, 1)
 
 
-def test_codes_are_the_leading_principal_components_with_unit_variance() -> None:
-    codec, rows = calibrated(5), sample(2000).flatten(1).double().numpy()
-    standard = (rows - rows.mean(0)) / rows.std(0, ddof=1)
-    _, singular, directions = np.linalg.svd(standard, full_matrices=False)
-    codes = codec.encode(of_session(sample(2000))).double().numpy()
-    expected = standard @ directions[:5].T / (singular[:5] / np.sqrt(len(rows) - 1))
+def test_codes_are_the_principal_components_of_what_is_read_and_decode_by_least_squares() -> None:
+    states = sample(2000)
+    rows = states.flatten(1).double().numpy()
+    rows = rows - rows.mean(0)
+    standard = rows / rows.std(0, ddof=1)
+    views = []
+    for layer, parts in enumerate(reads_of(states)):
+        x = standard[:, layer * WIDTH : (layer + 1) * WIDTH]
+        for part in parts:
+            y = part.double().numpy()
+            y = y - y.mean(0)
+            fitted = np.linalg.solve(x.T @ x + RIDGE * len(x) * np.eye(WIDTH), x.T @ y)
+            views.append(x @ fitted / np.sqrt((y**2).mean()))
+    views.append(OWN * standard)
+    left, _, _ = np.linalg.svd(np.concatenate(views, 1), full_matrices=False)
+    expected = left[:, :5] * np.sqrt(len(rows) - 1)
+    codec = calibrated(5)
+    codes = codec.encode(of_session(states)).double().numpy()
     signs = np.sign((codes * expected).sum(0))
-    np.testing.assert_allclose(codes, expected * signs, atol=2e-3)
-    np.testing.assert_allclose(codes.std(0, ddof=1), 1.0, rtol=1e-3)
-    kept = codec.decode(codec.encode(of_session(sample(2000)))).transpose(0, 1).flatten(1).double().numpy()
-    lost = ((kept - rows) / rows.std(0, ddof=1)).var(0).sum() / SIZE
-    assert lost == pytest.approx((singular[5:] ** 2).sum() / (singular**2).sum(), rel=1e-2)
+    np.testing.assert_allclose(codes, expected * signs, atol=5e-3)
+    np.testing.assert_allclose(np.cov(codes.T), np.eye(5), atol=5e-3)
+    best = codes @ np.linalg.lstsq(codes, rows, rcond=None)[0]
+    decoded = codec.decode(codec.encode(of_session(states))).transpose(0, 1).flatten(1).double().numpy()
+    np.testing.assert_allclose(decoded - states.flatten(1).double().numpy().mean(0), best, atol=5e-2)
+
+
+def test_what_is_read_survives_where_the_states_do_not() -> None:
+    """Twelve numbers are read of 24: as many codes keep them, while half of the states is lost."""
+    states, other = sample(2000), sample(500, seed=1)
+    codec = calibrated(12)
+    kept = codec.decode(codec.encode(of_session(other))).transpose(0, 1)
+    for exact, read in zip(reads_of(other), reads_of(kept), strict=True):
+        for one, two in zip(exact, read, strict=True):
+            assert ((one - two).square().sum() / (one - one.mean(0)).square().sum()).item() < 0.01
+    lost = ((kept - other) / states.std(0)).square().mean().item()
+    assert lost > 0.02
 
 
 @pytest.mark.parametrize("code_dim", [SIZE, 10 * SIZE])
-@pytest.mark.parametrize("is_calibrated", [False, True])
-def test_as_many_directions_as_there_are_lose_nothing(code_dim: int, is_calibrated: bool) -> None:
-    codec = calibrated(code_dim) if is_calibrated else StateCodec(LAYERS, WIDTH, code_dim, seed=0)
+@pytest.mark.parametrize("count", [0, 2, 2000])
+def test_codes_as_wide_as_the_states_lose_nothing(code_dim: int, count: int) -> None:
+    codec = calibrated(code_dim, count) if count else StateCodec(LAYERS, WIDTH, code_dim, seed=0)
     states = of_session(sample(50, seed=1))
     codes = codec.encode(states)
     assert codec.code_width == SIZE and codes.shape == (50, SIZE)
-    torch.testing.assert_close(codec.decode(codes), states, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(codec.decode(codes), states, rtol=1e-4, atol=1e-3)
 
 
 def test_zero_keeps_the_states_to_the_bit_and_with_their_gradient() -> None:
-    codec = StateCodec(LAYERS, WIDTH, 0, seed=0)
-    codec.calibrate(sample(50))
+    codec = calibrated(0, count=50)
     states = of_session(sample(7)).requires_grad_()
     codes = codec.encode(states)
     assert codes.shape == (7, SIZE) and torch.equal(codec.decode(codes), states)
@@ -69,11 +100,10 @@ def test_zero_keeps_the_states_to_the_bit_and_with_their_gradient() -> None:
 
 
 @pytest.mark.parametrize("is_calibrated", [False, True])
-def test_the_basis_is_orthonormal_and_the_same_every_time(is_calibrated: bool) -> None:
+def test_the_directions_are_the_same_every_time_and_depend_on_the_seed_before(is_calibrated: bool) -> None:
     one, two = (calibrated(6) if is_calibrated else StateCodec(LAYERS, WIDTH, 6, seed=0) for _ in range(2))
-    torch.testing.assert_close(one.basis.T @ one.basis, torch.eye(6), rtol=1e-4, atol=1e-5)
     assert all(torch.equal(tensor, two.get_buffer(name)) for name, tensor in one.named_buffers())
-    assert not torch.equal(StateCodec(LAYERS, WIDTH, 6, seed=1).basis, StateCodec(LAYERS, WIDTH, 6, seed=0).basis)
+    assert not torch.equal(StateCodec(LAYERS, WIDTH, 6, seed=1).encoder, StateCodec(LAYERS, WIDTH, 6, seed=0).encoder)
 
 
 def test_calibrating_leaves_the_random_numbers_of_others_alone() -> None:
@@ -90,16 +120,14 @@ def test_a_blend_of_codes_decodes_to_the_blend_of_what_they_decode_to(weight: fl
     codec = calibrated(code_dim, count=200)
     one, two = codec.encode(of_session(sample(4, seed=1))), codec.encode(of_session(sample(4, seed=2)))
     blended = weight * codec.decode(one) + (1 - weight) * codec.decode(two)
-    torch.testing.assert_close(codec.decode(weight * one + (1 - weight) * two), blended, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(codec.decode(weight * one + (1 - weight) * two), blended, rtol=1e-4, atol=1e-3)
 
 
 @pytest.mark.parametrize("count", [2, 5, 23])
-def test_a_sample_of_few_tokens_still_makes_codes_that_other_text_does_not_blow_up(count: int) -> None:
-    codec = calibrated(SIZE, count=count)
-    torch.testing.assert_close(codec.basis.T @ codec.basis, torch.eye(SIZE), rtol=1e-4, atol=1e-4)
-    assert (codec.scale >= LEAST_SCALE).all()
-    states = of_session(sample(50, seed=1))
-    torch.testing.assert_close(codec.decode(codec.encode(states)), states, rtol=1e-3, atol=1e-2)
+def test_a_sample_of_few_tokens_makes_codes_and_states_that_are_finite(count: int) -> None:
+    codec = calibrated(12, count=count)
+    codes = codec.encode(of_session(sample(50, seed=1)))
+    assert codes.isfinite().all() and codec.decode(codes).isfinite().all()
 
 
 def test_bfloat16_is_close_where_dimensions_are_many_deviations_from_zero() -> None:
@@ -111,7 +139,7 @@ def test_bfloat16_is_close_where_dimensions_are_many_deviations_from_zero() -> N
     torch.testing.assert_close(codes.float() - codes.float().mean(0), exact - exact.mean(0), rtol=0.05, atol=0.1)
     again = codec.decode(codes)
     assert again.dtype == torch.bfloat16
-    spread = codec.std.view(LAYERS, 1, WIDTH)
+    spread = sample(2000).std(0)[:, None]
     assert (((again.float() - rounded.float()) / spread).square().mean() ** 0.5) < 0.05
 
 

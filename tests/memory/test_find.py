@@ -20,24 +20,27 @@ def query(lengths: list[int], seed: int = 9) -> QueryKeys:
     b, t = len(lengths), max(lengths)
     mask = torch.arange(t)[None] < torch.tensor(lengths)[:, None]
     keys = F.normalize(torch.randn(b, t, 8, generator=generator), dim=-1)
-    return QueryKeys(keys, torch.randint(3, 12, (b, t), generator=generator), mask)
+    weights = (0.5 + torch.rand(b, t, generator=generator)) * mask
+    return QueryKeys(keys, torch.randint(3, 12, (b, t), generator=generator), mask, weights)
 
 
 def rows(q: QueryKeys, index: int) -> QueryKeys:
-    return QueryKeys(q.keys[index : index + 1], q.tokens[index : index + 1], q.mask[index : index + 1])
+    part = slice(index, index + 1)
+    return QueryKeys(q.keys[part], q.tokens[part], q.mask[part], q.weights[part])
 
 
 def scorer() -> NodeScorer:
     """A scorer whose every term counts."""
     made = NodeScorer()
     torch.nn.init.constant_(made.neighbourhood, 0.3)
+    torch.nn.init.constant_(made.versions, 1.7)
     return made.requires_grad_(False)
 
 
 def loop_scores(model: NodeScorer, q: QueryKeys, state: MemoryState) -> list[float]:
     """Scores of one query and one conversation, straight from the definition."""
     nodes, owner = state.nodes[0], state.owner[0].tolist()
-    asked = [(q.keys[0, t], int(q.tokens[0, t])) for t in range(q.keys.shape[1]) if q.mask[0, t]]
+    asked = [(q.weights[0, t] * q.keys[0, t], int(q.tokens[0, t])) for t in range(q.keys.shape[1]) if q.mask[0, t]]
     sessions = list(dict.fromkeys(node.session for node in nodes))
     members = {i: [m for m, o in enumerate(owner) if o == i] for i in range(len(nodes))}
     together = {s: [m for i, node in enumerate(nodes) if node.session == s for m in members[i]] for s in sessions}
@@ -62,20 +65,25 @@ def loop_scores(model: NodeScorer, q: QueryKeys, state: MemoryState) -> list[flo
         score += float(model.session) * by_session
         score += float(model.neighbourhood) * float(state.embedding[0, i] @ pooled) + float(state.salience[0, i])
         scores.append(-math.inf if node.is_session or node.superseded else score)
-    return scores
+    best = max(scores)
+    newer = [[scores[j] for j, other in enumerate(nodes) if other.key > node.key] for node in nodes]
+    lost = [max((math.exp(score - best) for score in after), default=0.0) for after in newer]
+    return [score - float(model.versions) * outdated for score, outdated in zip(scores, lost, strict=True)]
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_score_is_the_double_loop_of_late_interaction(toy_state: Callable[..., MemoryState], seed: int) -> None:
     state, asked = toy_state([LONG], seed=seed), query([5], seed=seed)
-    scores = scorer()(asked, state)[0].tolist()
+    scores = scorer()(asked, state).nodes[0].tolist()
     assert scores == pytest.approx(loop_scores(scorer(), asked, state), rel=1e-4, abs=1e-4)
 
 
 def test_padding_of_a_query_does_not_count(toy_state: Callable[..., MemoryState]) -> None:
     state, asked = toy_state([LONG]), query([3, 6])
-    short = QueryKeys(asked.keys[:1, :3], asked.tokens[:1, :3], asked.mask[:1, :3])
-    torch.testing.assert_close(scorer()(asked, state)[0], scorer()(short, state)[0])
+    short = QueryKeys(asked.keys[:1, :3], asked.tokens[:1, :3], asked.mask[:1, :3], asked.weights[:1, :3])
+    padded, alone = scorer()(asked, state), scorer()(short, state)
+    torch.testing.assert_close(padded.nodes[0], alone.nodes[0])
+    torch.testing.assert_close(padded.nothing[0], alone.nothing[0])
 
 
 def test_date_lines_superseded_turns_and_padding_cannot_be_found(toy_state: Callable[..., MemoryState]) -> None:
@@ -83,19 +91,20 @@ def test_date_lines_superseded_turns_and_padding_cannot_be_found(toy_state: Call
     nodes = list(state.nodes[0])
     nodes[1] = replace(nodes[1], superseded_by=(2, 0))
     state = replace(state, nodes=(tuple(nodes), state.nodes[1]))
-    scores = scorer()(query([4, 4]), state)
+    scores = scorer()(query([4, 4]), state).nodes
     assert torch.isinf(scores[0]).nonzero().flatten().tolist() == [0, 1, 3, 5]
     assert torch.isinf(scores[1]).nonzero().flatten().tolist() == [0, 3, 4, 5, 6, 7]
 
 
 def test_one_conversation_answers_many_queries_as_if_it_were_repeated(toy_state: Callable[..., MemoryState]) -> None:
     state, asked = toy_state([LONG]), query([4, 2, 5])
-    assert torch.equal(scorer()(asked, state), scorer()(asked, state.select([0, 0, 0])))
+    once, repeated = scorer()(asked, state), scorer()(asked, state.select([0, 0, 0]))
+    assert torch.equal(once.nodes, repeated.nodes) and torch.equal(once.nothing, repeated.nothing)
 
 
 def test_scores_of_a_conversation_do_not_depend_on_who_shares_its_batch(toy_state: Callable[..., MemoryState]) -> None:
     state, asked = toy_state([LONG, SHORT]), query([4, 5])
-    together = scorer()(asked, state)
+    together = scorer()(asked, state).nodes
     for row, listed in enumerate((LONG, SHORT)):
         m = sum(n for _, _, n in listed)
         one = state.select([row])
@@ -103,7 +112,7 @@ def test_scores_of_a_conversation_do_not_depend_on_who_shares_its_batch(toy_stat
             one, keys=one.keys[:, :m], tokens=one.tokens[:, :m], owner=one.owner[:, :m],
             embedding=one.embedding[:, : len(listed)], salience=one.salience[:, : len(listed)],
         )  # fmt: skip
-        torch.testing.assert_close(together[row, : len(listed)], scorer()(rows(asked, row), alone)[0])
+        torch.testing.assert_close(together[row, : len(listed)], scorer()(rows(asked, row), alone).nodes[0])
 
 
 def test_a_rare_shared_token_lifts_a_turn_more_than_a_common_one(toy_state: Callable[..., MemoryState]) -> None:
@@ -112,9 +121,11 @@ def test_a_rare_shared_token_lifts_a_turn_more_than_a_common_one(toy_state: Call
     state = replace(state, tokens=tokens, keys=torch.zeros_like(state.keys), salience=torch.zeros(1, 6),
                     embedding=torch.zeros_like(state.embedding))  # fmt: skip
     blank = torch.zeros(1, 1, 8)
+    plain = NodeScorer(versions=False).requires_grad_(False)
 
     def ask(token: int) -> torch.Tensor:
-        return scorer()(QueryKeys(blank, torch.tensor([[token]]), torch.ones(1, 1, dtype=torch.bool)), state)[0]
+        asked = QueryKeys(blank, torch.tensor([[token]]), torch.ones(1, 1, dtype=torch.bool), torch.ones(1, 1))
+        return plain(asked, state).nodes[0]
 
     assert ask(60)[0] > ask(50)[0] >= 0
     assert ask(60).argmax() == 0 and not ask(60)[1:].any()
@@ -123,9 +134,43 @@ def test_a_rare_shared_token_lifts_a_turn_more_than_a_common_one(toy_state: Call
 def test_gradient_reaches_every_weight_of_the_score(toy_state: Callable[..., MemoryState]) -> None:
     model = NodeScorer()
     scores = model(query([5]), toy_state([LONG]))
-    scores[torch.isfinite(scores)].softmax(-1)[0].backward()
+    rivals = torch.cat([scores.nodes[torch.isfinite(scores.nodes)], scores.nothing])
+    rivals.softmax(-1)[0].backward()
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None and parameter.grad != 0, name
+
+
+def test_nothing_must_be_exceeded_by_more_where_a_query_has_more_tokens(
+    toy_state: Callable[..., MemoryState],
+) -> None:
+    model = scorer()
+    torch.nn.init.constant_(model.doubt, -1.5)
+    torch.nn.init.constant_(model.doubt_per_token, 0.4)
+    asked = query([3, 6])
+    expected = -1.5 + 0.4 * asked.weights.sum(-1)
+    torch.testing.assert_close(model(asked, toy_state([LONG])).nothing, expected)
+
+
+def test_parts_that_are_off_have_no_weights_and_no_score(toy_state: Callable[..., MemoryState]) -> None:
+    without = NodeScorer(versions=False, nothing=False).requires_grad_(False)
+    assert {name for name, _ in NodeScorer().named_parameters()} - {name for name, _ in without.named_parameters()} == {
+        "versions", "doubt", "doubt_per_token",
+    }  # fmt: skip
+    state, asked = toy_state([LONG]), query([5])
+    lowered = NodeScorer().requires_grad_(False)(asked, state).nodes
+    scores = without(asked, state)
+    assert scores.nothing is None
+    assert (scores.nodes >= lowered).all() and not torch.equal(scores.nodes, lowered)
+
+
+def test_scores_under_autocast_are_those_without_it(toy_state: Callable[..., MemoryState]) -> None:
+    state, asked, projection = toy_state([LONG]), query([5]), KeyProjection(12, 8, seed=0)
+    states = torch.randn(1, 5, 12)
+    plain, keys = scorer()(asked, state), projection.query(states, asked.tokens, asked.mask)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        mixed, mixed_keys = scorer()(asked, state), projection.query(states, asked.tokens, asked.mask)
+    assert torch.equal(mixed.nodes, plain.nodes) and torch.equal(mixed.nothing, plain.nothing)
+    assert torch.equal(mixed_keys.keys, keys.keys) and torch.equal(mixed_keys.weights, keys.weights)
 
 
 def test_keys_are_standardised_projected_and_of_unit_length() -> None:
@@ -133,9 +178,10 @@ def test_keys_are_standardised_projected_and_of_unit_length() -> None:
     sample = torch.randn(200, 12) * torch.linspace(0.1, 30, 12) + 4
     projection.calibrate(sample)
     keys = projection(sample)
-    expected = (sample - sample.mean(0)) / sample.std(0) @ projection.projection
-    torch.testing.assert_close(keys, expected / expected.norm(dim=-1, keepdim=True))
-    torch.testing.assert_close(projection.projection.T @ projection.projection, torch.eye(5), atol=1e-5, rtol=0)
+    expected = (sample - sample.mean(0)) / sample.std(0) @ projection.projection.detach()
+    torch.testing.assert_close(keys.detach(), expected / expected.norm(dim=-1, keepdim=True))
+    basis = projection.projection.detach()
+    torch.testing.assert_close(basis.T @ basis, torch.eye(5), atol=1e-5, rtol=0)
     assert torch.equal(KeyProjection(12, 5, seed=3).projection, projection.projection)
     assert KeyProjection(4, 9, seed=0).projection.shape == (4, 4)
 
@@ -146,3 +192,14 @@ def test_a_constant_dimension_does_not_break_the_keys() -> None:
     sample[:, 2] = 7.0
     projection.calibrate(sample)
     assert torch.isfinite(projection(sample)).all()
+
+
+def test_every_token_of_a_query_counts_one_until_something_is_learned() -> None:
+    projection = KeyProjection(12, 5, seed=3)
+    states, tokens = torch.randn(2, 4, 12), torch.zeros(2, 4).long()
+    mask = torch.tensor([[True] * 4, [True, True, False, False]])
+    asked = projection.query(states, tokens, mask)
+    assert torch.equal(asked.weights.detach(), mask.float()) and torch.equal(asked.keys, projection(states))
+    torch.nn.init.normal_(projection.token.weight)
+    weights = projection.query(states, tokens, mask).weights.detach()
+    assert (weights[mask] > 0).all() and len(weights[mask].unique()) == 6 and not weights[~mask].any()

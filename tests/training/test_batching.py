@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mlmf.model import IGNORED, MLMFModel
-from mlmf.training.batching import Collator
+from mlmf.training.batching import Collator, Counts
 from mlmf.training.feature_cache import FeatureCache
 from mlmf.types import Conversation
 
@@ -32,7 +32,15 @@ def make_collator(
 
 
 def example(**changes: Any) -> dict[str, Any]:
-    plain = {"conversation": 0, "needed": [2], "pool": 5, "query": [7], "prompt": [5, 6], "target": [8, 2]}
+    plain = {
+        "conversation": 0,
+        "needed": [2],
+        "pool": 5,
+        "query": [7],
+        "prompt": [5, 6],
+        "target": [8, 2],
+        "evidence": None,
+    }
     return {**plain, "index": 0, "epoch": 0, **changes}
 
 
@@ -79,6 +87,13 @@ def test_batch_is_padded_on_the_left_and_learns_targets_only(make_collator: Call
     assert batch.labels.tolist() == [[IGNORED] * 3 + [8, 2], [IGNORED, 9, 9, 9, 2]]
     assert (batch.n_labels, batch.n_tokens) == (6, 9)
     assert batch.queries == [[7], [7]]
+
+
+def test_counts_are_what_the_losses_are_means_over(make_collator: Callable[..., Collator]) -> None:
+    rows = [example(evidence=[[2, 0], [2, 1]]), example(evidence=[]), example()]
+    batch = make_collator(distractors=0)(rows)
+    assert batch.evidence == [((2, 0), (2, 1)), (), None]
+    assert batch.counts == Counts(examples=3, labels=6, evidence=2, tokens=12)
 
 
 def test_rows_end_together_at_the_last_step(

@@ -21,12 +21,12 @@ def test_answers_need_the_session_of_their_evidence(conversations: Sequence[Conv
     built = build_examples(conversations, ["answer"])
     assert len(built) == 10
     question = conversations[1].questions[2]
-    assert built[7] == Example(1, (2,), 5, question.text, answer_prompt(question.query), "white")
+    assert built[7] == Example(1, (2,), 5, question.text, answer_prompt(question.query), "white", ((2, 0),))
 
 
 def test_a_trap_is_answered_with_an_abstention_and_needs_nothing(conversations: Sequence[Conversation]) -> None:
     trap = build_examples(conversations, ["answer"])[4]
-    assert (trap.needed, trap.target) == ((), ABSTENTION)
+    assert (trap.needed, trap.target, trap.evidence) == ((), ABSTENTION, ())
     assert "pink" not in trap.prompt + trap.target
 
 
@@ -35,7 +35,16 @@ def test_evidence_in_several_sessions_and_a_named_session_are_all_needed(
 ) -> None:
     question = Question("anna", 0, "Which?", "both", evidence=("S3:0", "S0:1", "S3:1", "unknown"), session=1)
     one = replace(conversations[0], questions=(question,))
-    assert build_examples([one], ["answer"])[0].needed == (0, 1, 3)
+    built = build_examples([one], ["answer"])[0]
+    assert built.needed == (0, 1, 3)
+    assert built.evidence == ((0, 1), (3, 0), (3, 1))
+
+
+def test_turns_named_beside_a_question_without_answer_are_no_evidence(conversations: Sequence[Conversation]) -> None:
+    misleading = Question("anna", 0, "Which?", None, evidence=("S3:0",))
+    silent = Question("anna", 1, "Which?", "both", evidence=("gone",))
+    one = replace(conversations[0], questions=(misleading, silent))
+    assert [built.evidence for built in build_examples([one], ["answer"])] == [(), None]
 
 
 def test_replies_see_only_what_came_before(conversations: Sequence[Conversation]) -> None:
@@ -44,7 +53,7 @@ def test_replies_see_only_what_came_before(conversations: Sequence[Conversation]
     for number, one in enumerate(built):
         conversation, session = conversations[number // 4], number % 4 + 1
         first, reply = conversation.sessions[session].turns
-        assert (one.pool, one.needed, one.target) == (session, (), "good to know")
+        assert (one.pool, one.needed, one.target, one.evidence) == (session, (), "good to know", None)
         assert one.prompt == f"{first.speaker}: {first.text}\nBen:"
         assert one.query == f"{first.speaker}: {first.text}"
         assert reply.text not in one.prompt
@@ -78,6 +87,12 @@ def test_ids_are_cut_and_the_target_ends(conversations: Sequence[Conversation], 
     assert data[0]["target"] == [*TOKENIZER(" red")["input_ids"], TOKENIZER.eos_token_id]
     assert data[4]["target"] == [*TOKENIZER(" " + ABSTENTION)["input_ids"][:9], TOKENIZER.eos_token_id]
     assert (data[7]["conversation"], data[7]["needed"], data[7]["pool"]) == (1, [2], 5)
+    assert (data[7]["evidence"], data[4]["evidence"]) == ([[2, 0]], [])
+    replies, _ = tokenise(
+        build_examples(conversations, ["answer", "reply"]), TOKENIZER, tmp_path,
+        max_prompt_tokens=20, max_target_tokens=10,
+    )  # fmt: skip
+    assert [row["evidence"] for row in replies][4:6] == [[], None]
 
 
 def test_the_same_examples_are_tokenised_once(

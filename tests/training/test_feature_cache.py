@@ -113,7 +113,7 @@ def test_another_calibration_has_its_own_features(
     before = cache.load(sessions[0])
     layers, width = model.memory.codec.layers, model.memory.codec.width
     generator = torch.Generator().manual_seed(1)
-    model.memory.codec.calibrate(torch.randn(100, layers, width, generator=generator))
+    model.memory.calibrate(torch.randn(100, layers, width, generator=generator), torch.zeros(2, width))
     expected = model.features(sessions[:1])[0]
     assert not torch.equal(before.codes, expected.codes)
     assert_equal(cache.load(sessions[0]), expected)

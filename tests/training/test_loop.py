@@ -125,6 +125,7 @@ def test_what_a_run_writes(trainer: Callable[..., Trainer], tmp_path: Path) -> N
     assert [line["step"] for line in lines] == [3, 4]
     expected = {"train/loss_gen", "train/loss_ret", "train/learning_rate", "gate/semantic", "perf/tokens_per_s"}
     assert all(expected <= line.keys() for line in lines)
+    assert all(line["train/loss_evi"] > 0 and 0 <= line["train/found"] <= 1 for line in lines)
     assert lines[0]["gate/working"] + lines[0]["gate/episodic"] + lines[0]["gate/semantic"] == pytest.approx(
         1, abs=1e-4
     )

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from mlmf.memory.gate import entropy
 from mlmf.model import IGNORED, MLMFModel
-from mlmf.training.batching import Batch, Collator
+from mlmf.training.batching import Batch, Collator, Counts
 from mlmf.training.examples import build_examples, tokenise
 from mlmf.training.feature_cache import FeatureCache
 from mlmf.training.objective import Losses, Objective
@@ -32,14 +33,18 @@ def model(make_model: Callable[..., MLMFModel]) -> MLMFModel:
 
 @pytest.fixture
 def make_batch(model: MLMFModel, conversations: Sequence[Conversation], tmp_path: Path) -> MakeBatch:
-    """``make_batch(rows, needed)``: questions by number, with the same sessions in memory for each where given."""
+    """``make_batch(rows, needed)``: questions by number; the sessions in memory may be given, for all or for each."""
     data, _ = tokenise(build_examples(conversations, ["answer"]), model.tokenizer, tmp_path,
                     max_prompt_tokens=64, max_target_tokens=16)  # fmt: skip
     collator = Collator(conversations, FeatureCache(model, tmp_path), 0, model.tokenizer.pad_token_id)
 
-    def make(rows: Sequence[int], needed: Sequence[int] | None = None) -> Batch:
-        changes: dict[str, Any] = {} if needed is None else {"needed": list(needed)}
-        return collator([{**data[i], **changes, "index": i, "epoch": 0} for i in rows])
+    def make(
+        rows: Sequence[int], needed: Sequence[int] | None = None, needed_each: Sequence[Sequence[int]] | None = None
+    ) -> Batch:
+        each = needed_each or ([needed] * len(rows) if needed is not None else [data[i]["needed"] for i in rows])
+        return collator(
+            [{**data[i], "needed": list(one), "index": i, "epoch": 0} for i, one in zip(rows, each, strict=True)]
+        )
 
     return make
 
@@ -51,9 +56,15 @@ def gradients(model: MLMFModel, run: Callable[[], Tensor]) -> dict[str, Tensor]:
 
 
 def loss_of(
-    model: MLMFModel, batch: Batch, *, tbptt: int = 0, lambda_ret: float = 0.0, entropy: float = 0.0
+    model: MLMFModel,
+    batch: Batch,
+    *,
+    tbptt: int = 0,
+    lambda_ret: float = 0.0,
+    entropy: float = 0.0,
+    evidence: float = 0.0,
 ) -> Losses:
-    return Objective(model, tbptt, entropy)(batch, lambda_ret, batch.n_labels)
+    return Objective(model, tbptt, entropy, evidence)(batch, lambda_ret, batch.counts)
 
 
 def test_gen_is_the_models_loss_after_the_sessions(model: MLMFModel, make_batch: MakeBatch) -> None:
@@ -167,15 +178,71 @@ def test_gradient_checkpointing_changes_nothing(model: MLMFModel, make_batch: Ma
         torch.testing.assert_close(checkpointed[name], grad, msg=name)
 
 
-def test_four_batches_of_one_are_one_batch_of_four(model: MLMFModel, make_batch: MakeBatch) -> None:
-    rows = [0, 3, 4, 7]  # answers and an abstention: targets of different length
-    objective = Objective(model, 0, 0.0)
-    whole = make_batch(rows)
-    together = gradients(model, lambda: objective(whole, 0.0, whole.n_labels).total)
-    parts = [make_batch([row]) for row in rows]
-    per_batch = sum(part.n_labels for part in parts) / 4
+def test_four_batches_of_one_are_one_batch_of_four(
+    make_model: Callable[..., MLMFModel], make_batch: MakeBatch
+) -> None:
+    model = make_model(alpha_mode="scalar", c_e=4, beta=0.5, epsilon=0.2).train()
+    with torch.no_grad():
+        for fusion in model.memory.fusions:
+            fusion.g.fill_(0.5)
+        model.memory.find_weight.fill_(0.3)
+    # answers and an abstention, targets of different length, one to four sessions
+    examples = [(0, [0]), (3, [0, 3]), (4, [1, 2]), (7, [0, 1, 2, 3])]
+    objective = Objective(model, 0, 0.3, 0.7)
+    whole = make_batch([row for row, _ in examples], needed_each=[needed for _, needed in examples])
+    together = objective(whole, 0.5, whole.counts)
+    expected = gradients(model, lambda: objective(whole, 0.5, whole.counts).total)
+    parts = [make_batch([row], needed=needed) for row, needed in examples]
+    per_batch = Counts(*(sum(values) / 4 for values in zip(*(part.counts for part in parts), strict=True)))
     assert len({part.n_labels for part in parts}) > 1
-    apart = gradients(model, lambda: sum(objective(part, 0.0, per_batch).total / 4 for part in parts))
-    assert together.keys() == apart.keys() and any(grad.abs().max() > 1e-3 for grad in together.values())
-    for name, grad in together.items():
+    losses = [objective(part, 0.5, per_batch) for part in parts]
+    assert together.ret > 0 and together.evi > 0 and together.hinge > 0
+    assert sum(one.total.item() for one in losses) / 4 == pytest.approx(together.total.item(), rel=1e-5)
+    apart = gradients(model, lambda: sum(objective(part, 0.5, per_batch).total / 4 for part in parts))
+    assert expected.keys() == apart.keys() and any(grad.abs().max() > 1e-3 for grad in expected.values())
+    for name, grad in expected.items():
         torch.testing.assert_close(apart[name], grad, rtol=1e-3, atol=1e-6, msg=name)
+
+
+def test_evidence_loss_is_that_of_the_turn_that_answers_and_trains_the_find_step(
+    model: MLMFModel, make_batch: MakeBatch
+) -> None:
+    batch = make_batch([0, 1, 4, 6], needed=[0, 1])  # the last but one asks for what was never told
+    losses = loss_of(model, batch, evidence=0.5)
+    state, query = _remember(model, batch), model.query_keys(batch.queries)
+    scores = model.memory.scorer(query, state)
+    logits = torch.cat([scores.nodes, scores.nothing[:, None]], 1).log_softmax(-1)
+    wanted = [(0, 0), (1, 0), None, (1, 0)]
+    places = [-1 if w is None else [n.key for n in state.nodes[row]].index(w) for row, w in enumerate(wanted)]
+    expected = -sum(logits[row, place] for row, place in enumerate(places)).item() / 4
+    assert losses.evi == pytest.approx(expected, rel=1e-4)
+    assert losses.total.item() == pytest.approx(losses.gen + 0.5 * losses.evi, rel=1e-5)
+    read = model.read(query, state).recalls
+    assert losses.sought == 3
+    assert losses.found == sum(wanted[row] in [n.key for n in read[row].nodes] for row in (0, 1, 3))
+
+    with torch.no_grad():
+        model.memory.find_weight.fill_(0.0)  # what answers does not train what finds: all below is the evidence's
+    grads = gradients(model, lambda: loss_of(model, batch, evidence=0.5).total)
+    find = {name: grad for name, grad in grads.items() if "key_projection" in name or "scorer" in name}
+    assert {name.removeprefix("memory.") for name in find} >= {
+        "key_projection.projection", "key_projection.token.weight", "scorer.versions", "scorer.doubt",
+    }  # fmt: skip
+    assert all(torch.isfinite(grad).all() and grad.abs().max() > 0 for grad in find.values())
+
+
+def test_a_batch_without_known_evidence_has_no_evidence_loss(model: MLMFModel, make_batch: MakeBatch) -> None:
+    batch = replace(make_batch([0, 1], needed=[0, 1]), evidence=[None, None])
+    losses = loss_of(model, batch, evidence=0.5)
+    assert (losses.evi, losses.sought, losses.found) == (0, 0, 0) and losses.total.item() == losses.gen
+
+
+def test_a_step_under_autocast_is_near_one_without(model: MLMFModel, make_batch: MakeBatch) -> None:
+    batch = make_batch([0, 4, 6], needed=[0, 1, 2])
+    plain = loss_of(model, batch, lambda_ret=0.1, evidence=0.3)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        mixed = loss_of(model, batch, lambda_ret=0.1, evidence=0.3)
+    mixed.total.backward()
+    assert mixed.total.item() == pytest.approx(plain.total.item(), rel=0.02)
+    grad = model.memory.key_projection.projection.grad
+    assert grad is not None and torch.isfinite(grad).all() and grad.abs().max() > 0

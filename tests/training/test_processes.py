@@ -16,14 +16,14 @@ ROOT = Path(__file__).parents[2]
 CONFIG = ROOT / "configs" / "train" / "smoke.yaml"
 
 
-OF_A_BATCH = {"train/loss_ret", "memory/spread"}
-"""Means over the nodes of a batch: they depend on how a step's examples are split, so the run has lambda 0."""
+OF_A_BATCH = {"memory/spread"}
+"""Watched and not trained on: a mean over the nodes of a batch, which depends on how a step's examples are split."""
 
 
 def train(launcher: list[str], cache: Path, output: Path, *options: str) -> str:
     """Run ``train.py`` on CPUs as people do, six steps; returns what it printed."""
     command = [sys.executable, *launcher, str(ROOT / "train.py"), "--config", str(CONFIG), "--output_dir", str(output)]
-    command += ["--logging_steps", "1", "--save_steps", "0", "--lambda_ret", "0", *options]
+    command += ["--logging_steps", "1", "--save_steps", "0", *options]
     environment = {"CUDA_VISIBLE_DEVICES": "", "MLMF_CACHE": str(cache), "OMP_NUM_THREADS": "1"}
     run = subprocess.run(
         command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=300, check=False
