@@ -7,6 +7,7 @@ which the training data varies most, so that a blend of codes (eq. 5) is the cod
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 LEAST_SCALE = 0.1
@@ -85,6 +86,6 @@ class StateCodec(nn.Module):
     def decode(self, codes: Tensor) -> Tensor:
         """Codes ``(..., R)`` to states ``(L, ..., D)``, in the dtype of the codes."""
         if not self.is_identity:
-            weight = (self.basis * self.std[:, None] * self.scale).T
-            codes = codes @ weight.to(codes.dtype) + self.mean.to(codes.dtype)
+            weight = self.basis * self.std[:, None] * self.scale
+            codes = F.linear(codes, weight.to(codes.dtype), self.mean.to(codes.dtype))
         return codes.unflatten(-1, (self.layers, self.width)).movedim(-2, 0)
