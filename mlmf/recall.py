@@ -115,8 +115,10 @@ def as_bank(
     b = len(recalls)
     working, episodic = state.working.expand(b, -1, -1), state.episodic.expand(b, -1, -1)
     masks = [state.working_mask.expand(b, -1), state.episodic_mask.expand(b, -1), semantic_mask]
+    # one by one: only the episodic codes carry a gradient, and decoding takes as long backward as forward
+    states = torch.cat([codec.decode(part) for part in (working, episodic, semantic)], 2)  # (L, B, M, D)
     return MemoryBank(
-        states=codec.decode(torch.cat([working, episodic, semantic], 1)).transpose(0, 1),
+        states=states.transpose(0, 1),
         mask=torch.cat(masks, 1),
         bias=torch.cat([bias.new_zeros(b, working.shape[1] + episodic.shape[1]), bias], 1),
         sizes=(working.shape[1], episodic.shape[1], size),

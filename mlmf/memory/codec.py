@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 OWN = 0.1
@@ -127,5 +128,5 @@ class StateCodec(nn.Module):
     def decode(self, codes: Tensor) -> Tensor:
         """Codes ``(..., R)`` to states ``(L, ..., D)``, in the dtype of the codes."""
         if not self.is_identity:
-            codes = codes @ self.decoder.to(codes.dtype) + self.mean.to(codes.dtype)
+            codes = F.linear(codes, self.decoder.T.to(codes.dtype), self.mean.to(codes.dtype))
         return codes.unflatten(-1, (self.layers, self.width)).movedim(-2, 0)

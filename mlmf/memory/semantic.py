@@ -110,9 +110,10 @@ class SemanticMemory(nn.Module):
             nodes: the new nodes.
         """
         counts = torch.bincount(pieces, minlength=len(nodes))
-        starts = counts.cumsum(0) - counts
-        kept = torch.arange(len(pieces), device=pieces.device) - starts[pieces] < self.node_tokens
-        pieces, keys, tokens, codes = pieces[kept], keys[kept], tokens[kept], codes[kept]
+        if int(counts.max()) > self.node_tokens:
+            starts = counts.cumsum(0) - counts
+            kept = torch.arange(len(pieces), device=pieces.device) - starts[pieces] < self.node_tokens
+            pieces, keys, tokens, codes = pieces[kept], keys[kept], tokens[kept], codes[kept]
         sums = keys.new_zeros(len(nodes), keys.shape[-1]).index_add(0, pieces, keys)
         pooled = F.normalize(sums, dim=-1)
         return SemanticRow(
@@ -181,8 +182,8 @@ class SemanticMemory(nn.Module):
 
     def score_salience(self, pooled: Tensor, episodic: Tensor) -> Tensor:
         """Learned salience of nodes ``(N, K)`` given the episodic summary ``(R,)``, ``(N,)``."""
-        summary = F.rms_norm(episodic, episodic.shape).expand(pooled.shape[0], -1)
-        return self.salience(torch.cat([pooled, summary], -1)).squeeze(-1)
+        of_node, of_summary = self.salience.weight[0].split([pooled.shape[-1], episodic.shape[-1]])
+        return pooled @ of_node + F.rms_norm(episodic, episodic.shape) @ of_summary
 
     def prune(self, row: SemanticRow, salience: Tensor) -> tuple[SemanticRow, Tensor]:
         """``Pi_Cs``: keep the turns first by salience, then by degree in the graph, then the newer; order stays.

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from mlmf.errors import UserError
 from mlmf.memory.describe import describe
@@ -134,14 +135,14 @@ class MemoryState:
                     f"slots of {first.values.dtype} and {state.values.dtype} cannot be joined: remember the sessions "
                     "of both with the same setting of slots"
                 )
-        sizes = dict.fromkeys(_PER_TOKEN, max(s.owner.shape[1] for s in states))
-        sizes |= dict.fromkeys(_PER_NODE, max(s.salience.shape[1] for s in states))
         joined: dict[str, Any] = {}
         for name in first._tensors():
             parts = [getattr(s, name) for s in states]
-            if name in sizes:
-                parts = [pad_to(part, 1, sizes[name], value=-1 if name == "owner" else 0) for part in parts]
-            joined[name] = torch.cat(parts)
+            if name in (*_PER_TOKEN, *_PER_NODE):
+                rows = [row for part in parts for row in part]
+                joined[name] = pad_sequence(rows, batch_first=True, padding_value=-1 if name == "owner" else 0)
+            else:
+                joined[name] = torch.cat(parts)
         joined |= {name: tuple(row for s in states for row in getattr(s, name)) for name in _PROVENANCE}
         return replace(first, **joined)
 
