@@ -68,8 +68,9 @@ class KeyProjection(nn.Module):
     def query(self, states: Tensor, tokens: Tensor, mask: Tensor) -> QueryKeys:
         """A query from its states ``(B, T, D)``, token ids and mask ``(B, T)``."""
         with torch.autocast(states.device.type, enabled=False):
+            logits = F.linear(self._standard(states), self.token.weight.float(), self.token.bias.float())
             # softplus(0) is ln 2: a token counts exactly 1 until something is learned
-            weights = F.softplus(self.token(self._standard(states)).squeeze(-1)) / math.log(2)
+            weights = F.softplus(logits.squeeze(-1)) / math.log(2)
         return QueryKeys(self(states), tokens, mask, weights * mask)
 
     def _standard(self, states: Tensor) -> Tensor:
@@ -115,11 +116,11 @@ class NodeScorer(nn.Module):
         with torch.autocast(query.keys.device.type, enabled=False):
             scores = self._relevance(query, state)
             if self.versions is not None:
-                scores = scores - self.versions.float() * outdated(scores, state.nodes)
+                scores = scores - self.versions * outdated(scores, state.nodes)
             nothing = None
             if self.doubt is not None and self.doubt_per_token is not None:
                 # a node's score is a sum over the query's tokens, so what it must exceed grows with them
-                nothing = self.doubt + self.doubt_per_token * query.weights.float().sum(-1)
+                nothing = self.doubt + self.doubt_per_token * query.weights.sum(-1)
             return FindScores(scores, nothing)
 
     def _relevance(self, query: QueryKeys, state: MemoryState) -> Tensor:
@@ -127,7 +128,7 @@ class NodeScorer(nn.Module):
         b, n = query.keys.shape[0], state.salience.shape[1]
         sessions, n_sessions, findable = _layout(state, n)
         n_nodes, own_sessions = _counts(state)
-        keys = query.keys.float() * query.weights.float()[..., None]
+        keys = query.keys.float() * query.weights[..., None]
         match = keys @ from_stored(state.keys, KEY_STEPS, keys.dtype).mT  # (B, T, M)
         same = (query.tokens[:, :, None] == state.tokens[:, None]) & query.mask[..., None]
         sessions = sessions.expand(b, n)
