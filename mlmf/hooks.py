@@ -22,6 +22,16 @@ class Reading:
 
     banks: list[ProjectedBank]
     gamma: dict[int, Tensor] = field(default_factory=dict)
+    _repeated: dict[tuple[int, int], ProjectedBank] = field(default_factory=dict)
+
+    def bank(self, number: int, rows: int) -> ProjectedBank:
+        """What fusion layer ``number`` reads for a batch of ``rows``: several for each conversation in beam search."""
+        bank = self.banks[number]
+        if rows == bank.key.shape[0]:
+            return bank
+        if (number, rows) not in self._repeated:
+            self._repeated[number, rows] = bank.repeat(rows // bank.key.shape[0])
+        return self._repeated[number, rows]
 
     def stacked_gamma(self) -> Tensor:
         """Gamma of the first pass, ``(B, L, T, 3)``."""
@@ -71,7 +81,8 @@ class FusionHooks:
         reading = self._reading
         if reading is None:
             return None
-        fused, gamma = self.memory.fusions[number](hidden_states_of(args, kwargs), reading.banks[number])
+        hidden = hidden_states_of(args, kwargs)
+        fused, gamma = self.memory.fusions[number](hidden, reading.bank(number, hidden.shape[0]))
         reading.gamma.setdefault(number, gamma)
         if args:
             return (fused, *args[1:]), kwargs

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 LAYERS = ("working", "episodic", "semantic")
@@ -42,7 +42,7 @@ def sharpen(gamma: Tensor, epsilon: float, steps: int = 20) -> Tensor:
     """
     if epsilon >= math.log(gamma.shape[-1]):
         return gamma
-    above_bound = (entropy(gamma) > epsilon)[..., None]
+    above_bound = (torch.special.entr(gamma).sum(-1) > epsilon)[..., None]
     # nearly always so, and decoding asks at every token and layer: the search below would cost as much as the read
     if not above_bound.any():
         return gamma
@@ -56,28 +56,31 @@ def sharpen(gamma: Tensor, epsilon: float, steps: int = 20) -> Tensor:
     return torch.where(above_bound, sharp, gamma)
 
 
-def layer_similarity(query: Tensor, key: Tensor, mask: Tensor, sizes: Sequence[int]) -> Tensor:
-    """``sim(x, M_i)``: how well a layer's best slot matches the token, as the read itself sees it.
+def layer_similarity(query: Tensor, product: Tensor, key_scale: Tensor, floor: Tensor, sizes: Sequence[int]) -> Tensor:
+    """``sim(x, M_i)`` of each head: how well a layer's best slot matches the token, as the read itself sees it.
 
-    The cosine of the fusion's own query and keys, at the best slot of each layer, mean over heads. As the read learns
-    what to look for, the gate follows to the layer that holds it, without weights of its own to learn.
+    The cosine of the fusion's own query and keys, at the best slot of each layer. As the read learns what to look for,
+    the gate follows to the layer that holds it, without weights of its own to learn.
 
     Args:
-        query: ``(B, Hkv, G, T, d)``, ``G`` query heads to each key head.
-        key: ``(B, Hkv, M, d)``.
-        mask: filled slots, ``(B, M)``.
+        query: ``(B, H, N, d)``; its length decides nothing about which slot is best, so it is divided by last.
+        product: of queries and keys, ``(B, H, N, M)``.
+        key_scale: one over the length of each key, ``(B, H, M)``.
+        floor: ``(B, 1, 1, M)``, 0 at filled slots and ``MASKED`` at empty ones.
         sizes: slots of each layer, summing to ``M``.
 
     Returns:
-        ``(B, T, layers)``; -1 where a layer is empty.
+        ``(B, H, N, layers)``; without meaning where a layer is empty.
     """
-    query, key = F.normalize(query.float(), dim=-1), F.normalize(key.float(), dim=-1)
-    cosine = query.flatten(2, 3) @ key.mT  # (B, Hkv, G*T, M)
-    cosine = cosine.masked_fill(~mask[:, None, None], -1.0).unflatten(2, query.shape[2:4])
-    best = [
-        part.amax(-1) if part.shape[-1] else part.new_full(part.shape[:-1], -1.0) for part in cosine.split(sizes, -1)
-    ]
-    return torch.stack(best, -1).mean((1, 2))
+    with torch.no_grad():  # which slot is best has no gradient, and its cosine alone takes a small part of them all
+        cosine = torch.addcmul(floor, product, key_scale[:, :, None])
+        starts = itertools.accumulate(sizes[:-1], initial=0)
+        none = product.new_zeros(product.shape[:-1], dtype=torch.long)
+        parts = zip(starts, cosine.split(sizes, -1), strict=True)
+        chosen = torch.stack([part.argmax(-1) + start if part.shape[-1] else none for start, part in parts], -1)
+    scale = key_scale.gather(-1, chosen.flatten(2)).view_as(chosen)
+    length = query.float().norm(dim=-1, keepdim=True).clamp_min(1e-12)
+    return product.gather(-1, chosen) * scale / length
 
 
 class LayerGate(nn.Module):

@@ -33,6 +33,8 @@ class HostAttention:
     head_dim: int
     q_norm: nn.Module
     k_norm: nn.Module
+    scale: float
+    """What the product of query and key is multiplied by; ``head_dim**-0.5`` in most models."""
 
 
 def decoder_layers(lm: PreTrainedModel) -> nn.ModuleList:
@@ -63,6 +65,9 @@ def host_attention(layer: nn.Module, lm: PreTrainedModel) -> HostAttention:
 
     Recognised are separate ``q/k/v_proj`` (Llama, Qwen, Mistral, Gemma, OPT and relatives), their stack ``qkv_proj``
     (Phi-3), GPT-2's ``c_attn``, and ``query_key_value`` with q, k and v of each head side by side (GPT-NeoX, BLOOM).
+    The scale of the product is the layer's own (Gemma 2's ``query_pre_attn_scalar``, Granite's
+    ``attention_multiplier``). A cap on its logits (Gemma 2's ``attn_logit_softcapping``) is left out: the read adds the
+    weight of the find to the same logits, which the cap would flatten.
     """
     config = lm.config
     heads = config.num_attention_heads
@@ -71,6 +76,7 @@ def host_attention(layer: nn.Module, lm: PreTrainedModel) -> HostAttention:
     kv_heads = getattr(config, "num_key_value_heads", None) or heads
     parts = dict(layer.named_modules())
     norms: tuple[nn.Module, nn.Module] = (nn.Identity(), nn.Identity())
+    scale = head_dim**-0.5
     recognised = _projections(parts, (heads, kv_heads, head_dim))
     if recognised is None:
         shapes = [(width, heads), (width, kv_heads), (width, kv_heads)]
@@ -80,6 +86,7 @@ def host_attention(layer: nn.Module, lm: PreTrainedModel) -> HostAttention:
             nn.init.normal_(linear.weight, std=getattr(config, "initializer_range", 0.02))
     else:
         attention, linears = recognised
+        scale = float(getattr(attention, "scaling", scale))
         kv_heads = linears[1].out_features // head_dim
         pair = (getattr(attention, "q_norm", None), getattr(attention, "k_norm", None))
         # a norm over all heads at once, or with weights for each, has no place here: queries are normed head by head
@@ -88,7 +95,7 @@ def host_attention(layer: nn.Module, lm: PreTrainedModel) -> HostAttention:
     norm = next((parts[name] for name in _NORMS if name in parts), None)
     norm = nn.LayerNorm(width) if norm is None else copy.deepcopy(norm)
     q, k, v, o = linears
-    return HostAttention(norm, q, k, v, o, heads, kv_heads, head_dim, *norms)
+    return HostAttention(norm, q, k, v, o, heads, kv_heads, head_dim, *norms, scale)
 
 
 def _projections(parts: dict[str, nn.Module], shape: tuple[int, int, int]) -> tuple[nn.Module, list[nn.Linear]] | None:

@@ -13,13 +13,13 @@ from mlmf.memory.host import HostAttention
 WIDTH, HEAD_DIM, SIZES = 12, 4, (2, 3, 4)
 
 
-def host(heads: int, kv_heads: int, *, bias: bool = False) -> HostAttention:
+def host(heads: int, kv_heads: int, *, bias: bool = False, scale: float = HEAD_DIM**-0.5) -> HostAttention:
     norm = nn.LayerNorm(WIDTH)
     nn.init.normal_(norm.weight, 1.0, 0.2)
     sizes = [(WIDTH, heads), (WIDTH, kv_heads), (WIDTH, kv_heads)]
     q, k, v = (nn.Linear(width, n * HEAD_DIM, bias=bias) for width, n in sizes)
     o = nn.Linear(heads * HEAD_DIM, WIDTH, bias=bias)
-    return HostAttention(norm, q, k, v, o, heads, kv_heads, HEAD_DIM, nn.Identity(), nn.Identity())
+    return HostAttention(norm, q, k, v, o, heads, kv_heads, HEAD_DIM, nn.Identity(), nn.Identity(), scale)
 
 
 def bank(mask: list[list[int]]) -> MemoryBank:
@@ -40,10 +40,12 @@ def softmax(x: np.ndarray) -> np.ndarray:
     return e / e.sum(-1, keepdims=True)
 
 
-@pytest.mark.parametrize(("heads", "kv_heads", "bias"), [(4, 4, True), (4, 2, False), (6, 1, True)])
-def test_equation_8_against_a_loop(heads: int, kv_heads: int, bias: bool) -> None:
+@pytest.mark.parametrize(
+    ("heads", "kv_heads", "bias", "scale"), [(4, 4, True, 0.5), (4, 2, False, 0.5), (6, 1, True, 0.13)]
+)
+def test_equation_8_against_a_loop(heads: int, kv_heads: int, bias: bool, scale: float) -> None:
     torch.manual_seed(0)
-    fusion = Fusion(host(heads, kv_heads, bias=bias), beta=5.0, epsilon=2.0, gating=True).eval()
+    fusion = Fusion(host(heads, kv_heads, bias=bias, scale=scale), beta=5.0, epsilon=2.0, gating=True).eval()
     nn.init.constant_(fusion.g, 0.7)
     memory = bank([[1, 1, 1, 0, 0, 1, 1, 1, 0], [1, 0, 0, 0, 0, 1, 1, 1, 1]])
     h = torch.randn(2, 3, WIDTH)
@@ -73,7 +75,7 @@ def test_equation_8_against_a_loop(heads: int, kv_heads: int, bias: bool) -> Non
                 for i, (first, last) in enumerate(itertools.pairwise(borders)):
                     rows = [j for j in range(first, last) if memory.mask[b, j]]
                     if rows:
-                        logits = k[b, rows, shared] @ q[b, t, mine] / HEAD_DIM**0.5 + memory.bias[b, rows].numpy()
+                        logits = k[b, rows, shared] @ q[b, t, mine] * scale + memory.bias[b, rows].numpy()
                         read[mine] += shares[i] * softmax(logits) @ v[b, rows, shared]
             out = read @ fusion.o.weight.detach().numpy().T
             out += fusion.o.bias.detach().numpy() if bias else 0
@@ -124,7 +126,7 @@ def test_masked_slots_change_nothing() -> None:
 def test_repeat_lays_rows_out_as_beams_are() -> None:
     fusion = Fusion(host(4, 2), 20.0, 1.0, gating=True).eval()
     nn.init.constant_(fusion.g, 0.7)
-    projected = fusion.project(bank([[1] * 9, [1] * 9]), 0)
+    projected = fusion.project(bank([[1] * 9, [1] * 6 + [0] * 3]), 0)
     h = torch.randn(2, 3, WIDTH)
-    beams = fusion(h.repeat_interleave(3, 0), projected)[0]
+    beams = fusion(h.repeat_interleave(3, 0), projected.repeat(3))[0]
     torch.testing.assert_close(beams, fusion(h, projected)[0].repeat_interleave(3, 0))

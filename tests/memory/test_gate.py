@@ -8,7 +8,7 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from mlmf.memory.gate import LayerGate, entropy, layer_similarity, layer_weights, sharpen
+from mlmf.memory.gate import MASKED, LayerGate, entropy, layer_similarity, layer_weights, sharpen
 
 simplex = st.lists(st.floats(0.01, 1.0), min_size=3, max_size=3).map(lambda w: [x / sum(w) for x in w])
 
@@ -70,28 +70,29 @@ def test_sharpen_treats_each_row_by_itself_and_never_revives_an_absent_layer() -
     assert (entropy(sharp[[0, 2]]) <= 0.3 + 1e-4).all()
 
 
-def test_similarity_is_the_best_slots_cosine_mean_over_heads() -> None:
+def test_similarity_is_the_best_slots_cosine_with_its_gradient() -> None:
     torch.manual_seed(0)
-    query, key = torch.randn(2, 2, 3, 4, 5), torch.randn(2, 2, 6, 5)
-    mask = torch.tensor([[True, False, True, True, False, False], [True] * 6])
-    found = layer_similarity(query, key, mask, (2, 2, 2))
-    for b in range(2):
-        for t in range(4):
-            for layer in range(3):
-                slots = [m for m in (2 * layer, 2 * layer + 1) if mask[b, m]]
-                heads = [(h, g) for h in range(2) for g in range(3)]
-                cosines = [
-                    max(
-                        [torch.cosine_similarity(query[b, h, g, t], key[b, h, m], dim=0).item() for m in slots] or [-1]
-                    )
-                    for h, g in heads
-                ]
-                assert found[b, t, layer].item() == pytest.approx(sum(cosines) / 6, abs=1e-5)
+    query, key = 3 * torch.randn(2, 2, 4, 5), torch.randn(2, 2, 6, 5)
+    mask = torch.tensor([[True, False, True, True, True, False]] * 2)
+    query.requires_grad_(), key.requires_grad_()
+    floor = torch.where(mask, 0.0, MASKED)[:, None, None]
+    found = layer_similarity(query, query @ key.mT, 1 / key.norm(dim=-1), floor, (2, 2, 2))
+    cosine = torch.cosine_similarity(query[..., None, :], key[:, :, None], dim=-1)
+    expected = torch.stack([cosine[..., 0], cosine[..., 2:4].amax(-1), cosine[..., 4]], -1)
+    torch.testing.assert_close(found, expected)
+    weight = torch.randn_like(found)
+    ours = torch.autograd.grad((found * weight).sum(), [query, key])
+    for one, other in zip(ours, torch.autograd.grad((expected * weight).sum(), [query, key]), strict=True):
+        torch.testing.assert_close(one, other)
 
 
-def test_similarity_of_a_layer_without_slots() -> None:
-    found = layer_similarity(torch.randn(1, 1, 1, 2, 3), torch.randn(1, 1, 2, 3), torch.ones(1, 2).bool(), (2, 0, 0))
-    assert found[..., 1:].tolist() == [[[-1.0, -1.0], [-1.0, -1.0]]]
+def test_a_layer_without_slots_has_a_similarity_and_no_share() -> None:
+    query, key = torch.randn(1, 1, 2, 3), torch.randn(1, 1, 2, 3)
+    floor = torch.zeros(1, 1, 1, 2)
+    found = layer_similarity(query, query @ key.mT, 1 / key.norm(dim=-1), floor, (2, 0, 0))
+    assert found.isfinite().all()
+    gamma = layer_weights(found[:, 0], torch.tensor([[True, False, False]]), 20.0)
+    assert gamma.tolist() == [[[1.0, 0.0, 0.0]] * 2]
 
 
 def test_gate_sharpens_at_inference_only() -> None:
