@@ -23,6 +23,7 @@ def saved(tmp_path: Path) -> Path:
     BertModel(BertConfig(vocab_size=VOCAB_SIZE, **shape)).save_pretrained(folder)
     tokenizer = tiny_tokenizer()
     tokenizer.padding_side = "right"  # BERT counts its positions from the left
+    tokenizer.chat_template = None  # with one, texts are taken for messages
     tokenizer.save_pretrained(folder)
     return folder
 
