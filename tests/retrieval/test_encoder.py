@@ -7,25 +7,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
-from transformers import BertConfig, BertModel
+from transformers import BertModel
 
 from mlmf.errors import UserError
 from mlmf.retrieval.encoder import ENCODERS, SentenceEncoder
-from mlmf.tiny import VOCAB_SIZE, tiny_tokenizer
+from mlmf.tiny import tiny_tokenizer
+from tests.retrieval.tiny_encoder import save_tiny_encoder
 
 
 @pytest.fixture
 def saved(tmp_path: Path) -> Path:
-    folder = tmp_path / "bert"
-    torch.manual_seed(0)
-    shape = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
-    BertModel(BertConfig(vocab_size=VOCAB_SIZE, **shape)).save_pretrained(folder)
-    tokenizer = tiny_tokenizer()
-    tokenizer.padding_side = "right"  # BERT counts its positions from the left
-    tokenizer.chat_template = None  # with one, texts are taken for messages
-    tokenizer.save_pretrained(folder)
-    return folder
+    return save_tiny_encoder(tmp_path / "bert")
 
 
 def test_a_plain_transformer_is_mean_pooled_and_a_batch_changes_nothing(saved: Path) -> None:
