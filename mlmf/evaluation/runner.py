@@ -2,8 +2,7 @@
 
 The wall between a system and the gold side runs here: a system is handed :class:`~mlmf.types.Session` and
 :class:`~mlmf.types.Query`, in the order of time, and nothing else; only a :class:`~mlmf.systems.base.PrivilegedControl`
-is told the evidence as well. A dated question is asked before any session that is
-later than it.
+is told the evidence as well. A dated question is asked before any session that is later than it.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from mlmf.abstention import is_abstention
 from mlmf.errors import UserError
 from mlmf.evaluation.metrics import score_answer
 from mlmf.evaluation.samples import Sample, SampleFile
-from mlmf.systems.base import MemorySystem, PrivilegedControl
+from mlmf.systems.base import PrivilegedControl, System
 from mlmf.types import Answer, Conversation, Question, Session, format_line
 
 logger = logging.getLogger(__name__)
@@ -46,9 +45,7 @@ class Runner:
     count_tokens: Callable[[str], int]
     on_progress: Callable[[int], None] = lambda count: None
 
-    def run(
-        self, system: MemorySystem | PrivilegedControl, conversations: Sequence[Conversation], file: SampleFile
-    ) -> list[Sample]:
+    def run(self, system: System, conversations: Sequence[Conversation], file: SampleFile) -> list[Sample]:
         """Ask every question that ``file`` has no answer to yet.
 
         A batch that raises becomes failed samples with the reason in them, and the run goes on.
@@ -76,7 +73,7 @@ class Runner:
         return [samples[question.conversation_id, question.index] for question in wanted]
 
     def _ask(
-        self, system: MemorySystem | PrivilegedControl, conversation: Conversation, questions: Sequence[Question]
+        self, system: System, conversation: Conversation, questions: Sequence[Question]
     ) -> Iterator[list[Sample]]:
         """Yield the samples of one conversation, batch by batch, sessions and questions in the order of time."""
         if not questions:
@@ -101,7 +98,7 @@ class Runner:
 
     def _answer(
         self,
-        system: MemorySystem | PrivilegedControl,
+        system: System,
         questions: Sequence[Question],
         history: int,
         failure: str | None,

@@ -45,3 +45,7 @@ class PrivilegedControl(ABC):
     @abstractmethod
     def answer_with_gold_evidence(self, queries: Sequence[Query], evidence: Sequence[Sequence[str]]) -> list[Answer]:
         """Answer queries, with the ids of the turns that hold each answer; none where the data names none."""
+
+
+System = MemorySystem | PrivilegedControl
+"""What the harness runs."""

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from mlmf.config.evaluation import EvalConfig
 from mlmf.errors import UserError, unknown_name
 from mlmf.llm.base import LanguageModel
-from mlmf.systems.base import MemorySystem, PrivilegedControl
+from mlmf.paths import sha256_of
+from mlmf.systems.base import MemorySystem, System
 from mlmf.systems.baselines import FullContext, NoMemory, RecentWindow
 from mlmf.systems.controls import OracleEvidence, always_abstain, most_frequent
 from mlmf.systems.retrieved import RetrievedTurns
@@ -20,8 +21,6 @@ from mlmf.systems.text import Answering
 if TYPE_CHECKING:
     from mlmf.retrieval.base import Index
     from mlmf.retrieval.encoder import SentenceEncoder
-
-System = MemorySystem | PrivilegedControl
 
 
 class Shared:
@@ -92,6 +91,12 @@ def system_settings(name: str, config: EvalConfig) -> dict[str, Any]:
     settings = {field: getattr(config, field) for field in SYSTEMS[name].settings}
     if settings.get("answer_model") == "checkpoint":
         settings["base_model"] = None
+    if "encoder" in settings and Path(config.encoder).is_dir():
+        # the last part only: results name no place on the machine they come from
+        settings["encoder"] = Path(config.encoder).resolve().name
+    file = settings.get("training_file")
+    if file is not None and Path(file).is_file():
+        settings |= {"training_file": Path(file).name, "training_sha256": sha256_of(Path(file))}
     return settings
 
 
