@@ -7,8 +7,12 @@ from collections.abc import Sequence
 
 from mlmf.retrieval.base import Hit, Index
 
+# the paper's 60 is for rankings of thousands; over the few hundred turns of a conversation the first ranks must count
+# more: 144 questions about LOCCO's training users, recall@5/10/20 at 60: 0.743/0.819/0.882, at 5: 0.764/0.833/0.910
+RANK_OFFSET = 5
 
-def reciprocal_rank(rankings: Sequence[Sequence[Hit]], weights: Sequence[float], k: int = 60) -> list[Hit]:
+
+def reciprocal_rank(rankings: Sequence[Sequence[Hit]], weights: Sequence[float], k: int = RANK_OFFSET) -> list[Hit]:
     """``score(d) = Σ_i w_i / (k + rank_i(d))``, ranks from 1; a ranking without ``d`` adds nothing.
 
     Args:
@@ -31,7 +35,9 @@ def reciprocal_rank(rankings: Sequence[Sequence[Hit]], weights: Sequence[float],
 class HybridIndex(Index):
     """Adds every text to several indexes and fuses their rankings."""
 
-    def __init__(self, parts: Sequence[Index], weights: Sequence[float], *, depth: int = 200, k: int = 60) -> None:
+    def __init__(
+        self, parts: Sequence[Index], weights: Sequence[float], *, depth: int = 200, k: int = RANK_OFFSET
+    ) -> None:
         """Fuse empty indexes.
 
         Args:
