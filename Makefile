@@ -10,7 +10,7 @@ OFFLINE := HF_HUB_OFFLINE=1 HF_DATASETS_OFFLINE=1 HF_HUB_DISABLE_TELEMETRY=1 HF_
 	WANDB_MODE=disabled TOKENIZERS_PARALLELISM=false TQDM_DISABLE=1
 
 .DEFAULT_GOAL := help
-.PHONY: help install base-model demo test lint types imports unit test-slow recall-benchmark bench read-benchmark format clean
+.PHONY: help install base-model demo test lint types imports unit test-slow recall-benchmark bench read-benchmark finding-benchmark format clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -60,6 +60,9 @@ bench: base-model ## measure the speed of memory against the model without it, i
 
 read-benchmark: base-model ## ask the demo's checkpoint with the evidence in memory alone, into results/read.json
 	$(BIN)/python -m benchmarks.read
+
+finding-benchmark: $(INSTALLED) ## score bm25, dense and hybrid at finding the evidence, into results/finding.json
+	$(BIN)/python -m benchmarks.finding
 
 format: $(INSTALLED) ## format and fix what ruff can fix
 	$(BIN)/ruff check --fix .

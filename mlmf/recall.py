@@ -13,6 +13,7 @@ from mlmf.memory.find import FindScores
 from mlmf.memory.fusion import MemoryBank
 from mlmf.memory.rounding import CODE_STEPS, from_stored
 from mlmf.memory.state import MemoryState, Node, pad_to
+from mlmf.retrieval.budget import within_budget
 
 
 @dataclass(frozen=True)
@@ -127,10 +128,6 @@ def as_bank(
 
 def as_lines(recall: Recall, budget: int, count_tokens: Callable[[str], int]) -> list[str]:
     """The best lines that fit into ``budget`` tokens, put back into the order of time."""
-    taken: list[Node] = []
-    for node in recall.nodes:
-        cost = count_tokens(node.line + "\n")
-        if cost <= budget:
-            budget -= cost
-            taken.append(node)
+    costs = [count_tokens(node.line + "\n") for node in recall.nodes]
+    taken = [recall.nodes[position] for position in within_budget(costs, budget)]
     return [node.line for node in sorted(taken, key=lambda node: (node.session, node.turn))]

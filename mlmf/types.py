@@ -110,6 +110,8 @@ class Answer:
     seconds: float = 0.0
     recalled_lines: tuple[str, ...] = ()
     """The recalled turns as dated lines, for people to look at; the model saw them only in text mode."""
+    turns_left_out: int = 0
+    """Turns at the oldest side that a system which shows everything had no room for in the model's window."""
 
 
 def format_date(date: datetime | None) -> str:

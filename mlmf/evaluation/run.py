@@ -33,7 +33,7 @@ from mlmf.evaluation.results import SCHEMA_VERSION, build_results, write_json
 from mlmf.evaluation.runner import Runner
 from mlmf.evaluation.samples import Sample, SampleFile, sole_writer
 from mlmf.paths import atomic_write_text, check_writable_folder, sha256_of
-from mlmf.systems.build import answer_model_loader, build_system, check_systems
+from mlmf.systems.build import Shared, build_system, check_systems, system_settings
 from mlmf.tiny import tiny_tokenizer
 from mlmf.types import Conversation
 
@@ -82,7 +82,7 @@ def _answer_all(
     selected: dict[str, tuple[Conversation, ...]],
     count_tokens: Callable[[str], int],
 ) -> Outcome:
-    answer_model = answer_model_loader(config)
+    shared = Shared(config)
     output_dir = Path(config.output_dir)
     pairs = [(task, name) for name in config.system_names for task in tasks]
     settings = {(task, name): _settings(name, config, tasks[task]) for task, name in pairs}
@@ -94,7 +94,7 @@ def _answer_all(
     samples: dict[tuple[str, str], list[Sample]] = {}
     for name in config.system_names:
         set_seed(config.seed)
-        system = build_system(name, config, answer_model)
+        system = build_system(name, shared)
         for task, data in tasks.items():
             key = (task, name)
             total = sum(len(conversation.questions) for conversation in selected[task])
@@ -169,18 +169,12 @@ def _settings(system: str, config: EvalConfig, data: LoadedData) -> dict[str, An
         "checkpoint_sha256": None,
         "checkpoint_base": None,
     }
-    is_mlmf = system == "mlmf"
-    if config.checkpoint is not None and (is_mlmf or config.answer_model == "checkpoint"):
+    if config.checkpoint is not None and (system == "mlmf" or config.answer_model == "checkpoint"):
         settings["checkpoint_sha256"] = _folder_sha256(Path(config.checkpoint))
         if config.checkpoint_base is not None:
             # the last part only: results name no place on the machine they come from
             settings["checkpoint_base"] = Path(config.checkpoint_base).name
-    if not is_mlmf:
-        from_base = config.answer_model == "base"
-        settings |= {"answer_model": config.answer_model, "base_model": config.base_model if from_base else None}
-        settings |= {"chat": config.chat}
-    if system == "recent_window":
-        settings["window_tokens"] = config.window_tokens
+    settings |= system_settings(system, config)
     return settings
 
 

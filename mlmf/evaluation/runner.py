@@ -1,8 +1,8 @@
 """Ask one system the questions of one task.
 
 The wall between a system and the gold side runs here: a system is handed :class:`~mlmf.types.Session` and
-:class:`~mlmf.types.Query`, in the order of time, and nothing else. A dated question is asked before any session that is
-later than it.
+:class:`~mlmf.types.Query`, in the order of time, and nothing else; only a :class:`~mlmf.systems.base.PrivilegedControl`
+is told the evidence as well. A dated question is asked before any session that is later than it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mlmf.abstention import is_abstention
 from mlmf.errors import UserError
 from mlmf.evaluation.metrics import score_answer
 from mlmf.evaluation.samples import Sample, SampleFile
-from mlmf.systems.base import MemorySystem
+from mlmf.systems.base import PrivilegedControl, System
 from mlmf.types import Answer, Conversation, Question, Session, format_line
 
 logger = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ class Runner:
     count_tokens: Callable[[str], int]
     on_progress: Callable[[int], None] = lambda count: None
 
-    def run(self, system: MemorySystem, conversations: Sequence[Conversation], file: SampleFile) -> list[Sample]:
+    def run(self, system: System, conversations: Sequence[Conversation], file: SampleFile) -> list[Sample]:
         """Ask every question that ``file`` has no answer to yet.
 
         A batch that raises becomes failed samples with the reason in them, and the run goes on.
@@ -73,7 +73,7 @@ class Runner:
         return [samples[question.conversation_id, question.index] for question in wanted]
 
     def _ask(
-        self, system: MemorySystem, conversation: Conversation, questions: Sequence[Question]
+        self, system: System, conversation: Conversation, questions: Sequence[Question]
     ) -> Iterator[list[Sample]]:
         """Yield the samples of one conversation, batch by batch, sessions and questions in the order of time."""
         if not questions:
@@ -97,13 +97,21 @@ class Runner:
                 yield self._answer(system, asked[start : start + self.batch_size], history, failure)
 
     def _answer(
-        self, system: MemorySystem, questions: Sequence[Question], history: int, failure: str | None
+        self,
+        system: System,
+        questions: Sequence[Question],
+        history: int,
+        failure: str | None,
     ) -> list[Sample]:
         answers: list[Answer] = []
         started = time.perf_counter()
 
         def ask() -> None:
-            answers.extend(system.answer([question.query for question in questions]))
+            queries = [question.query for question in questions]
+            if isinstance(system, PrivilegedControl):
+                answers.extend(system.answer_with_gold_evidence(queries, [q.evidence for q in questions]))
+            else:
+                answers.extend(system.answer(queries))
             if len(answers) != len(questions):
                 raise RuntimeError(f"{len(answers)} answers to {len(questions)} questions")
 
@@ -138,6 +146,7 @@ class Runner:
             tokens_read=answer.tokens_read,
             tokens_written=answer.tokens_written,
             seconds=seconds,
+            turns_left_out=answer.turns_left_out,
         )
 
 

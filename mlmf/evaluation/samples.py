@@ -56,6 +56,8 @@ class Sample:
     """Tokens of everything said before the question."""
     seconds: float = 0.0
     """Wall clock of the batch over the questions in it."""
+    turns_left_out: int = 0
+    """Turns that full_context had no room for."""
 
     @property
     def key(self) -> Key:

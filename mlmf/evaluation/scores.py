@@ -65,7 +65,8 @@ def usage(samples: Sequence[Sample]) -> dict[str, Any]:
 
     Returns:
         Tokens read and written per question, the share of the conversation so far that was read, and the seconds per
-        question (mean, median, 95th percentile), all for answering alone; ``gates`` is the mean share of each memory layer.
+        question (mean, median, 95th percentile), all for answering alone; ``gates`` is the mean share of each memory layer;
+        ``cut`` is how many questions were asked without the oldest turns, for want of room, and without how many each.
     """
     scored = [sample for sample in samples if sample.status == "ok"]
     seconds = [sample.seconds for sample in scored]
@@ -80,6 +81,10 @@ def usage(samples: Sequence[Sample]) -> dict[str, Any]:
             "p95": float(np.percentile(seconds, 95)) if seconds else None,
         },
         "gates": {layer: _mean(s.gates[layer] for s in scored if layer in s.gates)["mean"] for layer in layers},
+        "cut": {
+            "questions": sum(sample.turns_left_out > 0 for sample in scored),
+            "turns": _mean(s.turns_left_out for s in scored if s.turns_left_out)["mean"],
+        },
     }
 
 

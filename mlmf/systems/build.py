@@ -1,19 +1,61 @@
-"""From the name of a system to the system: the one table of systems, and the models they answer with."""
+"""From the name of a system to the system: the one table of systems, and the models they share."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from mlmf.config.evaluation import EvalConfig
 from mlmf.errors import UserError, unknown_name
 from mlmf.llm.base import LanguageModel
-from mlmf.systems.base import MemorySystem
+from mlmf.paths import sha256_of
+from mlmf.systems.base import MemorySystem, System
 from mlmf.systems.baselines import FullContext, NoMemory, RecentWindow
+from mlmf.systems.controls import OracleEvidence, always_abstain, most_frequent
+from mlmf.systems.retrieved import RetrievedTurns
+from mlmf.systems.text import Answering
 
-LanguageModelLoader = Callable[[], LanguageModel]
-Builder = Callable[[EvalConfig, LanguageModelLoader], MemorySystem]
+if TYPE_CHECKING:
+    from mlmf.retrieval.base import Index
+    from mlmf.retrieval.encoder import SentenceEncoder
+
+
+class Shared:
+    """What the systems of a run share: each is loaded when the first system needs it, and once."""
+
+    def __init__(self, config: EvalConfig) -> None:
+        """Load nothing yet."""
+        self.config = config
+
+    @cached_property
+    def answering(self) -> Answering:
+        """Answer model, budget and decoding of every text system."""
+        config = self.config
+        return Answering(
+            language_model=_load_answer_model(config),
+            max_new_tokens=config.max_new_tokens,
+            budget=config.window_tokens,
+            instruct=config.answer_model == "base",
+        )
+
+    @cached_property
+    def encoder(self) -> SentenceEncoder:
+        """The encoder of dense and hybrid."""
+        from mlmf.retrieval.encoder import SentenceEncoder
+
+        return SentenceEncoder(self.config.encoder, device=self.config.device)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """How a system is built."""
+
+    build: Callable[[Shared], System]
+    settings: tuple[str, ...] = ()
+    """Fields of :class:`EvalConfig` that may change its answers, beside those of the task."""
 
 
 def check_systems(config: EvalConfig) -> None:
@@ -31,49 +73,67 @@ def check_systems(config: EvalConfig) -> None:
         raise UserError(f"checkpoint {config.checkpoint}: no such folder; train.py prints the folder it saves to")
 
 
-def answer_model_loader(config: EvalConfig) -> LanguageModelLoader:
-    """A function that loads the answer model at its first call and returns the same one afterwards."""
-    return cache(lambda: _load_answer_model(config))
-
-
-def build_system(name: str, config: EvalConfig, answer_model: LanguageModelLoader) -> MemorySystem:
+def build_system(name: str, shared: Shared) -> System:
     """Build one system.
 
     Args:
         name: a key of :data:`SYSTEMS`.
-        config: the evaluation's settings.
-        answer_model: called by the systems that answer with a plain language model; share it between them.
+        shared: the settings and what the systems of the run share.
 
     Raises:
-        UserError: the model or the checkpoint cannot be loaded.
+        UserError: a model, the checkpoint or the training file cannot be loaded.
     """
-    return SYSTEMS[name](config, answer_model)
+    return SYSTEMS[name].build(shared)
 
 
-def _no_memory(config: EvalConfig, answer_model: LanguageModelLoader) -> MemorySystem:
-    return NoMemory(answer_model(), max_new_tokens=config.max_new_tokens, instruct=_instruct(config))
+def system_settings(name: str, config: EvalConfig) -> dict[str, Any]:
+    """The settings that may change what system ``name`` answers: part of what its results are stored under."""
+    settings = {field: getattr(config, field) for field in SYSTEMS[name].settings}
+    if settings.get("answer_model") == "checkpoint":
+        settings["base_model"] = None
+    if "encoder" in settings and Path(config.encoder).is_dir():
+        # the last part only: results name no place on the machine they come from
+        settings["encoder"] = Path(config.encoder).resolve().name
+    file = settings.get("training_file")
+    if file is not None and Path(file).is_file():
+        settings |= {"training_file": Path(file).name, "training_sha256": sha256_of(Path(file))}
+    return settings
 
 
-def _recent_window(config: EvalConfig, answer_model: LanguageModelLoader) -> MemorySystem:
-    return RecentWindow(
-        answer_model(),
-        max_new_tokens=config.max_new_tokens,
-        budget=config.window_tokens,
-        instruct=_instruct(config),
-    )
+def _retrieved(name: str, new_index: Callable[[Shared], Index], shared: Shared) -> RetrievedTurns:
+    return RetrievedTurns(name, shared.answering, partial(new_index, shared), turns=shared.config.retrieved_turns)
 
 
-def _full_context(config: EvalConfig, answer_model: LanguageModelLoader) -> MemorySystem:
-    return FullContext(answer_model(), max_new_tokens=config.max_new_tokens, instruct=_instruct(config))
+def _bm25(shared: Shared) -> Index:
+    from mlmf.retrieval.bm25 import BM25Index
+
+    return BM25Index()
 
 
-def _instruct(config: EvalConfig) -> bool:
-    return config.answer_model == "base"
+def _dense(shared: Shared) -> Index:
+    from mlmf.retrieval.dense import DenseIndex
+
+    return DenseIndex(shared.encoder)
 
 
-def _mlmf(config: EvalConfig, answer_model: LanguageModelLoader) -> MemorySystem:
+def _hybrid(shared: Shared) -> Index:
+    from mlmf.retrieval.fusion import HybridIndex
+
+    weight = shared.config.dense_weight
+    return HybridIndex([_bm25(shared), _dense(shared)], [1 - weight, weight])
+
+
+def _most_frequent(shared: Shared) -> MemorySystem:
+    # here, not at the top: reading the table of systems must not read data
+    from mlmf.systems.training_answers import training_questions
+
+    return most_frequent(training_questions(shared.config))
+
+
+def _mlmf(shared: Shared) -> MemorySystem:
     from mlmf.systems.mlmf import MLMFSystem
 
+    config = shared.config
     assert config.checkpoint is not None
     return MLMFSystem.from_checkpoint(
         config.checkpoint,
@@ -97,9 +157,18 @@ def _load_answer_model(config: EvalConfig) -> LanguageModel:
     return LocalLanguageModel(model, tokenizer, chat=config.chat)
 
 
-SYSTEMS: dict[str, Builder] = {
-    "no_memory": _no_memory,
-    "recent_window": _recent_window,
-    "full_context": _full_context,
-    "mlmf": _mlmf,
+_ANSWERING = ("answer_model", "base_model", "chat")
+_SEARCHING = (*_ANSWERING, "window_tokens", "retrieved_turns")
+
+SYSTEMS: dict[str, Entry] = {
+    "no_memory": Entry(lambda shared: NoMemory(shared.answering), _ANSWERING),
+    "recent_window": Entry(lambda shared: RecentWindow(shared.answering), (*_ANSWERING, "window_tokens")),
+    "full_context": Entry(lambda shared: FullContext(shared.answering), _ANSWERING),
+    "bm25": Entry(partial(_retrieved, "bm25", _bm25), _SEARCHING),
+    "dense": Entry(partial(_retrieved, "dense", _dense), (*_SEARCHING, "encoder")),
+    "hybrid": Entry(partial(_retrieved, "hybrid", _hybrid), (*_SEARCHING, "encoder", "dense_weight")),
+    "oracle_evidence": Entry(lambda shared: OracleEvidence(shared.answering), (*_ANSWERING, "window_tokens")),
+    "always_abstain": Entry(lambda shared: always_abstain()),
+    "most_frequent": Entry(_most_frequent, ("training_task", "training_file")),
+    "mlmf": Entry(_mlmf),
 }

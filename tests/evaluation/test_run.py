@@ -55,7 +55,7 @@ def config(mine: Path, tmp_path: Path, **changes: Any) -> EvalConfig:
 def spy(monkeypatch: pytest.MonkeyPatch) -> SpySystem:
     """Stands in for whatever system the run asks for."""
     system = SpySystem({"Question 3?": Answer("I don't know")})
-    monkeypatch.setattr(run_module, "build_system", lambda name, config, answer_model: system)
+    monkeypatch.setattr(run_module, "build_system", lambda name, shared: system)
     return system
 
 

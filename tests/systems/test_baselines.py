@@ -3,46 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from datetime import datetime
 
 import pytest
 
-from mlmf.llm.base import Completion, LanguageModel
-from mlmf.systems.baselines import FullContext, Line, NoMemory, RecentWindow, latest_lines
+from mlmf.systems.baselines import FullContext, NoMemory, RecentWindow, latest_lines
 from mlmf.systems.prompts import context_prompt, question_prompt
-from mlmf.types import Query, Session, Turn, answer_prompt, format_line
-
-
-class WordModel(LanguageModel):
-    """Counts words as tokens, records prompts, always gives the same answer."""
-
-    def __init__(self, window: int = 1_000, reply: str = "a cat") -> None:
-        self.window = window
-        self.reply = reply
-        self.prompts: list[str] = []
-
-    @property
-    def context_window(self) -> int:
-        return self.window
-
-    def count_tokens(self, text: str) -> int:
-        return len(text.split())
-
-    def complete(self, prompts: Sequence[str], max_new_tokens: int) -> list[Completion]:
-        assert all(self.count_tokens(prompt) + max_new_tokens <= self.window for prompt in prompts)
-        self.prompts += prompts
-        return [Completion(self.reply, self.count_tokens(prompt), 2) for prompt in prompts]
-
-
-def session(index: int, turns: int = 2) -> Session:
-    texts = [Turn(f"S{index}:{turn}", "Anna", f"word{index}x{turn} and some more") for turn in range(turns)]
-    return Session(index, datetime(2023, 5, 8 + index), tuple(texts))
+from mlmf.systems.text import Answering, Line
+from mlmf.types import Query, answer_prompt, format_line
+from tests.systems.doubles import WordModel, session
 
 
 def test_no_memory_sees_the_question_alone() -> None:
     model = WordModel()
-    system = NoMemory(model, max_new_tokens=8)
+    system = NoMemory(Answering(model, 8, 400))
     system.reset()
     system.observe(session(0))
     query = Query("What did Anna adopt?", datetime(2023, 6, 1))
@@ -55,7 +29,7 @@ def test_no_memory_sees_the_question_alone() -> None:
 def test_recent_window_shows_the_latest_dated_lines_within_its_budget() -> None:
     model = WordModel()
     # a line has 8 words: "[9 May 2023] Anna: word1x1 and some more"
-    system = RecentWindow(model, max_new_tokens=8, budget=24)
+    system = RecentWindow(Answering(model, 8, 24))
     for index in range(3):
         system.observe(session(index))
     answer = system.answer([Query("What?")])[0]
@@ -71,7 +45,7 @@ def test_recent_window_shows_the_latest_dated_lines_within_its_budget() -> None:
 
 def test_full_context_cuts_the_oldest_turns_and_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
     model = WordModel(window=400)
-    system = FullContext(model, max_new_tokens=8)
+    system = FullContext(Answering(model, 8, 400))
     for index in range(20):
         system.observe(session(index))
     with caplog.at_level(logging.WARNING):
@@ -81,12 +55,13 @@ def test_full_context_cuts_the_oldest_turns_and_says_so_once(caplog: pytest.LogC
     assert first.recalled[0] == "S19:1"
     messages = [record.getMessage() for record in caplog.records]
     assert len(messages) == 1
-    assert f"the oldest {40 - len(first.recalled)} of 40 turns are left out" in messages[0]
+    assert first.turns_left_out == 40 - len(first.recalled)
+    assert f"the oldest {first.turns_left_out} of 40 turns are left out" in messages[0]
 
 
 def test_full_context_shows_everything_that_fits() -> None:
     model = WordModel()
-    system = FullContext(model, max_new_tokens=8)
+    system = FullContext(Answering(model, 8, 400))
     for index in range(3):
         system.observe(session(index))
     assert len(system.answer([Query("What?")])[0].recalled) == 6
@@ -94,7 +69,7 @@ def test_full_context_shows_everything_that_fits() -> None:
 
 def test_what_is_shown_does_not_depend_on_the_batch() -> None:
     model = WordModel(window=400)
-    system = FullContext(model, max_new_tokens=8)
+    system = FullContext(Answering(model, 8, 400))
     for index in range(20):
         system.observe(session(index))
     queries = [Query("What?"), Query("What did Anna say on that day in May about all of her many cats?")]
@@ -104,7 +79,7 @@ def test_what_is_shown_does_not_depend_on_the_batch() -> None:
 
 def test_reset_forgets_the_conversation_before() -> None:
     model = WordModel()
-    system = RecentWindow(model, max_new_tokens=8, budget=100)
+    system = RecentWindow(Answering(model, 8, 100))
     system.observe(session(0))
     system.reset()
     system.observe(session(1))
@@ -115,13 +90,13 @@ def test_reset_forgets_the_conversation_before() -> None:
 
 @pytest.mark.parametrize(("reply", "abstained"), [("Not mentioned in the conversation", True), ("a cat", False)])
 def test_a_refusal_is_marked(reply: str, abstained: bool) -> None:
-    system = NoMemory(WordModel(reply=reply), max_new_tokens=8)
+    system = NoMemory(Answering(WordModel(reply=reply), 8, 400))
     assert system.answer([Query("What?")])[0].abstained is abstained
 
 
-@pytest.mark.parametrize(("budget", "kept"), [(0, ""), (2, ""), (3, "c"), (5, "bc"), (7, "bc"), (8, "abc")])
+@pytest.mark.parametrize(("budget", "kept"), [(0, ""), (2, ""), (3, "c"), (5, "cb"), (7, "cb"), (8, "cba")])
 def test_latest_lines_are_an_unbroken_run(budget: int, kept: str) -> None:
-    lines = [Line("a", "a", 3), Line("b", "b", 2), Line("c", "c", 3)]
+    lines = [Line(0, "a", "a", 3), Line(1, "b", "b", 2), Line(2, "c", "c", 3)]
     assert "".join(line.text for line in latest_lines(lines, budget)) == kept
 
 
@@ -134,7 +109,7 @@ def test_the_prompt_names_the_date_only_where_there_is_one() -> None:
 
 def test_a_checkpoints_model_is_asked_as_it_was_trained() -> None:
     model = WordModel()
-    system = RecentWindow(model, max_new_tokens=8, budget=500, instruct=False)
+    system = RecentWindow(Answering(model, 8, 500, instruct=False))
     told = session(0)
     system.observe(told)
     system.answer([Query("What?")])

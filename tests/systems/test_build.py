@@ -2,28 +2,49 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from mlmf.config.evaluation import EvalConfig
+from mlmf.data.tasks import load_task
 from mlmf.errors import UserError
-from mlmf.systems.baselines import RecentWindow
-from mlmf.systems.build import SYSTEMS, answer_model_loader, build_system, check_systems
+from mlmf.systems.build import SYSTEMS, Shared, build_system, check_systems, system_settings
+from mlmf.systems.text import LineKeeper
+from mlmf.types import Query
+from tests.systems.doubles import WordEncoder
 
 
-def test_text_systems_share_one_answer_model() -> None:
-    config = EvalConfig(system=["no_memory", "recent_window"], base_model="tiny-random", window_tokens=7)
-    loader = answer_model_loader(config)
-    first, second = (build_system(name, config, loader) for name in config.system_names)
-    assert first.language_model is second.language_model
-    assert isinstance(second, RecentWindow)
-    assert second.budget == 7
+def test_every_text_system_answers_by_the_same_model_budget_and_decoding() -> None:
+    config = EvalConfig(base_model="tiny-random", window_tokens=7, max_new_tokens=3)
+    shared = Shared(config)
+    shared.encoder = WordEncoder("cat")  # type: ignore[assignment]
+    systems = [build_system(name, shared) for name in SYSTEMS if name != "mlmf"]
+    answering = {id(system.answering) for system in systems if isinstance(system, LineKeeper)}
+    assert len(answering) == 1
+    assert (shared.answering.budget, shared.answering.max_new_tokens) == (7, 3)
 
 
 def test_every_system_answers_to_its_own_name() -> None:
-    config = EvalConfig(base_model="tiny-random")
-    loader = answer_model_loader(config)
+    shared = Shared(EvalConfig(base_model="tiny-random"))
+    shared.encoder = WordEncoder("cat")  # type: ignore[assignment]
     names = [name for name in SYSTEMS if name != "mlmf"]
-    assert [build_system(name, config, loader).name for name in names] == names
+    assert [build_system(name, shared).name for name in names] == names
+
+
+def test_settings_hold_what_may_change_an_answer_and_nothing_else() -> None:
+    config = EvalConfig(window_tokens=9, dense_weight=0.3, batch_size=3)
+    assert system_settings("no_memory", config) == {
+        "answer_model": "base",
+        "base_model": "smollm2-135m",
+        "chat": False,
+    }
+    hybrid = system_settings("hybrid", config)
+    assert (hybrid["window_tokens"], hybrid["dense_weight"], hybrid["encoder"]) == (9, 0.3, "all-minilm-l6-v2")
+    assert "dense_weight" not in system_settings("dense", config)
+    assert system_settings("always_abstain", config) == {}
+    fine_tuned = EvalConfig(answer_model="checkpoint", checkpoint="there")
+    assert system_settings("bm25", fine_tuned)["base_model"] is None
 
 
 def test_an_unknown_system_is_refused_with_a_suggestion() -> None:
@@ -39,3 +60,29 @@ def test_mlmf_needs_a_checkpoint() -> None:
 def test_a_checkpoint_must_be_there() -> None:
     with pytest.raises(UserError, match="checkpoint absent: no such folder"):
         check_systems(EvalConfig(system="mlmf", checkpoint="absent"))
+
+
+def test_most_frequent_counts_the_answers_of_other_conversations() -> None:
+    (said,) = build_system("most_frequent", Shared(EvalConfig(tasks="locco"))).answer([Query("Who?")])
+    answers = [q.answer for c in load_task("locco", split="train").conversations for q in c.questions if q.answer]
+    assert answers.count(said.text) == max(map(answers.count, answers))
+    with pytest.raises(UserError, match=r"the training part of locco holds conversation .*, which is asked about"):
+        build_system("most_frequent", Shared(EvalConfig(tasks="locco", split="train")))
+
+
+def test_most_frequent_needs_a_training_file_where_a_task_has_none(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="training_task locomo has no training part of its own; give --training_file"):
+        build_system("most_frequent", Shared(EvalConfig(training_task="locomo")))
+    file = tmp_path / "train.jsonl"
+    record = '{"id": "%s", "sessions": [{"turns": [{"speaker": "A", "text": "Hi"}]}], "questions": [%s]}\n'
+    asked = '{"question": "Who?", "answer": "a cat"}'
+    file.write_text(record % ("anna", asked))
+    other = tmp_path / "test.jsonl"
+    other.write_text(record % ("ben", asked))
+    settings = {"training_task": "jsonl", "training_file": str(file), "tasks": "jsonl"}
+    system = build_system("most_frequent", Shared(EvalConfig(data_file=str(other), **settings)))
+    assert system.name == "most_frequent"
+    stored = system_settings("most_frequent", EvalConfig(**settings))
+    assert (stored["training_file"], len(stored["training_sha256"])) == ("train.jsonl", 64)
+    with pytest.raises(UserError, match=r"train\.jsonl holds conversation 'anna', which is asked about"):
+        build_system("most_frequent", Shared(EvalConfig(data_file=str(file), **settings)))
