@@ -121,6 +121,11 @@ def format_date(date: datetime | None) -> str:
     return f"{date.day} {MONTHS[date.month - 1]} {date.year}"
 
 
+def format_month(date: datetime) -> str:
+    """``May 2023``, as people say it."""
+    return f"{MONTHS[date.month - 1]} {date.year}"
+
+
 MONTHS = (
     "January", "February", "March", "April", "May", "June",
     "July", "August", "September", "October", "November", "December",

@@ -8,7 +8,7 @@ from typing import Literal
 from mlmf.config.model import MLMFConfig
 from mlmf.errors import UserError
 
-Objective = Literal["answer", "reply"]
+Objective = Literal["answer", "reply", "cloze"]
 
 
 @dataclass
@@ -22,13 +22,16 @@ class TrainConfig:
     probes: str | None = None
     """Questions to train on instead of LOCCO's own, in the format of its probe files."""
     split: str | None = None
-    """Split of the task's own data: locco has train and test, msc valid and test. null is the task's training split."""
+    """Split of the task's own data: locco has train, test and untested (every user but the test ones), msc valid and test. null is the task's training split."""
     conversations: list[str] | None = None
     """Ids of the conversations to train on; null takes all."""
     allow_unknown_data: bool = False
     """Accept a benchmark file whose sha256 is not the pinned one."""
     objectives: list[Objective] = field(default_factory=lambda: ["answer"])
-    """answer: answer questions after the sessions; reply: generate the next turn given the memory of earlier sessions."""
+    """answer: answer questions after the sessions; reply: generate the next turn given the memory of earlier sessions;
+    cloze: fill gaps in what was said, which needs no questions: self-supervision, best as a stage before answer."""
+    gaps_per_session: int = 3
+    """cloze: sentences of a session that gaps are made in, at most."""
     model: MLMFConfig = field(default_factory=MLMFConfig)
     """The memory model."""
     init_from: str | None = None
@@ -127,6 +130,6 @@ class TrainConfig:
         if self.max_steps is not None and self.max_steps < 1:
             raise UserError(f"max_steps must be at least 1 or null, got {self.max_steps}")
         if not self.objectives:
-            raise UserError("objectives is empty: give answer, reply or both")
+            raise UserError("objectives is empty: give answer, reply, cloze or several")
         if not 0.0 <= self.distractor_ramp <= 1.0:
             raise UserError(f"distractor_ramp must be in [0, 1], got {self.distractor_ramp}")

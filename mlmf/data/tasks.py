@@ -27,6 +27,8 @@ from mlmf.errors import UserError, unknown_name
 from mlmf.paths import find_data, sha256_of
 from mlmf.types import Conversation
 
+UNTESTED = "untested"
+"""Split of LOCCO for learning from dialogues: every user the test probes do not ask about."""
 RECALL_SIZES = {"train": 400, "test": 40}
 """Conversations in each split of ``recall``; for more, see :func:`mlmf.data.synthetic.recall_conversations`."""
 RECALL_SHA256 = {
@@ -72,8 +74,8 @@ def load_task(
 ) -> LoadedData:
     """Load a task by name.
 
-    * ``locco``: the users that the probes of ``split`` (``test`` by default, or ``train``) ask about. ``probes``
-      replaces these by a file of one's own; ``data_file`` replaces the dialogues and comes without questions unless
+    * ``locco``: the users that the probes of ``split`` (``test`` by default, or ``train``) ask about; of the split
+      ``untested`` all 88 users but those of ``test``, 40 of them with the training probes. ``probes`` replaces these by a file of one's own; ``data_file`` replaces the dialogues and comes without questions unless
       ``probes`` brings some.
     * ``locco_l``: the 20 long histories, without questions unless ``probes`` brings some.
     * ``locomo``: all ten conversations, or ``data_file`` in LoCoMo's layout.
@@ -126,10 +128,17 @@ def _locco(request: _Request) -> LoadedData:
     if path or size == "long":
         return data
     split = request.split or "test"
-    if split not in PROBE_FILES:
-        raise unknown_name("split of locco", split, PROBE_FILES)
-    probes = FILES / PROBE_FILES[split]
-    return _ask(data, probes, is_pinned=sha256_of(probes) == PROBE_SHA256[split])
+    if split not in (*PROBE_FILES, UNTESTED):
+        raise unknown_name("split of locco", split, (*PROBE_FILES, UNTESTED))
+    of = "train" if split == UNTESTED else split
+    probes = FILES / PROBE_FILES[of]
+    asked = _ask(data, probes, is_pinned=sha256_of(probes) == PROBE_SHA256[of])
+    if split != UNTESTED:
+        return asked
+    with_questions = {one.id: one for one in asked.conversations}
+    tested = {str(probe.user) for probe in load_probes("test")}
+    kept = (with_questions.get(one.id, one) for one in data.conversations if one.id not in tested)
+    return replace(asked, conversations=tuple(kept))
 
 
 def _ask(data: LoadedData, probes: Path, *, is_pinned: bool) -> LoadedData:

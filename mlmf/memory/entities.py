@@ -44,6 +44,9 @@ _EMPTY = frozenset(
     weekend were what when where which while who will with would year years you your""".split()  # noqa: SIM905
 )
 
+FUNCTION_WORDS = _COMMON | _EMPTY
+"""Words that name nothing, lower-cased."""
+
 _MEASURES = frozenset(("CARDINAL", "DATE", "MONEY", "ORDINAL", "PERCENT", "QUANTITY", "TIME"))
 """spaCy's entities that are amounts and times, which tie unrelated turns together."""
 

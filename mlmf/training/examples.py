@@ -16,9 +16,10 @@ from mlmf.config.training import Objective
 from mlmf.errors import UserError
 from mlmf.memory.losses import Evidence
 from mlmf.paths import atomic_folder
-from mlmf.types import Conversation, Question, Session, answer_prompt
+from mlmf.training.cloze import Gap, session_gaps
+from mlmf.types import Conversation, Query, Question, Session, answer_prompt
 
-VERSION = 2
+VERSION = 3
 """Part of the cache key: raise it when the meaning of an example changes."""
 
 
@@ -40,9 +41,21 @@ class Example:
 
 
 def build_examples(
-    conversations: Sequence[Conversation], objectives: Sequence[Objective], max_reply_turns: int = 6
+    conversations: Sequence[Conversation],
+    objectives: Sequence[Objective],
+    *,
+    max_reply_turns: int = 6,
+    gaps_per_session: int = 3,
+    seed: int = 0,
 ) -> list[Example]:
     """Every example of the wanted objectives, in the order of the data.
+
+    Args:
+        conversations: what is talked about, and the questions about it.
+        objectives: kinds of examples.
+        max_reply_turns: turns of the running session before a reply.
+        gaps_per_session: clozes at most.
+        seed: of the gaps.
 
     Raises:
         UserError: there is nothing to train on.
@@ -51,13 +64,17 @@ def build_examples(
     for number, conversation in enumerate(conversations):
         if "answer" in objectives:
             examples += [_answer(number, conversation, question) for question in conversation.questions]
+        if "cloze" in objectives:
+            for session in conversation.sessions:
+                gaps = session_gaps(conversation, session, conversations, gaps_per_session, seed)
+                examples += [_cloze(number, len(conversation.sessions), gap) for gap in gaps]
         if "reply" in objectives:
             for session in conversation.sessions[1:]:
                 examples += _replies(number, session, max_reply_turns)
     if not examples:
         raise UserError(
             f"nothing to train on: {len(conversations)} conversations gave no example of {', '.join(objectives)}. "
-            "answer needs questions, reply needs at least two sessions"
+            "answer needs questions, reply at least two sessions, cloze sentences of seven words"
         )
     return examples
 
@@ -74,6 +91,12 @@ def _answer(number: int, conversation: Conversation, question: Question) -> Exam
         return Example(number, tuple(sorted(needed)), pool, question.text, prompt, ABSTENTION, evidence=())
     evidence = tuple(told) or None
     return Example(number, tuple(sorted(needed)), pool, question.text, prompt, question.answer, evidence)
+
+
+def _cloze(number: int, pool: int, gap: Gap) -> Example:
+    needed, evidence = ((), ()) if gap.place is None else ((gap.place[0],), (gap.place,))
+    target = ABSTENTION if gap.answer is None else gap.answer
+    return Example(number, needed, pool, gap.question, answer_prompt(Query(gap.question)), target, evidence)
 
 
 def _replies(number: int, session: Session, max_turns: int) -> Iterator[Example]:

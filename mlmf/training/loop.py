@@ -94,7 +94,9 @@ class Trainer:
 
     def _examples(self, conversations: Sequence[Conversation]) -> tuple[Dataset, str]:
         config = self.config
-        examples = build_examples(conversations, config.objectives)
+        examples = build_examples(
+            conversations, config.objectives, gaps_per_session=config.gaps_per_session, seed=config.seed
+        )
         return tokenise(
             examples, self.model.tokenizer, cache_dir(),
             max_prompt_tokens=config.max_reply_context, max_target_tokens=config.max_target_tokens,
