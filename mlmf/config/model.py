@@ -47,10 +47,11 @@ class MLMFConfig:
     """Width of the keys."""
     code_dim: int = 512
     """Width of a slot: the states of a token at the fusion layers are kept as their principal components, two bytes each
-    in bfloat16 and one with slots: int8. 0 keeps the states whole (2880 numbers a token of SmolLM2-135M)."""
+    in bfloat16 and one with slots: int8. 0 keeps the states whole (2880 numbers a token of SmolLM2-135M, of whose
+    standardised variance 512 components keep 84 % on LOCCO sessions they were not calibrated on)."""
     slots: Literal["model", "int8"] = "model"
     """How the semantic layer stores codes and keys: in the model's dtype, or rounded to eight bits, in about half the
-    space. Rounded keys pass no gradient, so that a memory trained with int8 learns less about finding."""
+    space: of the variance above, rounding loses another 0.15 %. Rounded codes and keys pass no gradient."""
     k: int = 32
     """Working memory (eq. 4): how many of the last tokens of a session are kept."""
     c_w: int = 32

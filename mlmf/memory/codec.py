@@ -1,7 +1,8 @@
 """Codes: what a slot holds in place of a token's states, a fifth of their size and still linear.
 
 The states of one token at neighbouring layers say much of the same. A code is their projection on the directions in
-which the training data varies most, so that a blend of codes (eq. 5) is the code of the blended states.
+which the training data varies most, so that a blend of codes (eq. 5) is the code of the blended states; where the
+weights of a blend sum to less than one, the mean state fills the rest.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ class StateCodec(nn.Module):
         generator = torch.Generator().manual_seed(seed)
         self.register_buffer("mean", torch.zeros(size))
         self.register_buffer("std", torch.ones(size))
-        self.register_buffer("basis", torch.linalg.qr(torch.randn(size, self.code_width, generator=generator))[0])
+        basis = torch.linalg.qr(torch.randn(size, self.code_width, generator=generator))[0]
+        self.register_buffer("basis", basis.contiguous())
         self.register_buffer("scale", torch.ones(self.code_width))
 
     @torch.no_grad()
