@@ -131,7 +131,7 @@ def size(model: MLMFModel, conversation: Conversation, state: MemoryState) -> di
     fixed = state.n_bytes - slot * state.owner.numel() - node * state.salience.numel()
     return {
         "state_bytes": state.n_bytes,
-        "state_bytes_full": round(fixed + config.c_s * (config.node_tokens * slot + node)),
+        "state_bytes_full": round(fixed + config.c_m * slot + config.c_s * node),
         "state_over_kv_cache": state.n_bytes / cache,
         "tokens_remembered": tokens,
     }

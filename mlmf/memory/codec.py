@@ -2,7 +2,8 @@
 
 The states of one token at neighbouring layers say much of the same, and the read sees of them only what its keys and
 values keep. A code is their projection on the directions in which keys and values vary most over the training data, so
-that a blend of codes (eq. 5) is the code of the blended states.
+that a blend of codes (eq. 5) is the code of the blended states; where the weights of a blend sum to less than one, the
+mean state fills the rest.
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ class StateCodec(nn.Module):
         generator = torch.Generator().manual_seed(seed)
         basis = torch.linalg.qr(torch.randn(size, self.code_width, generator=generator))[0]
         self.register_buffer("mean", torch.zeros(size))
-        self.register_buffer("encoder", basis)
+        # contiguous, so that fingerprints cost nothing
+        self.register_buffer("encoder", basis.contiguous())
         self.register_buffer("decoder", basis.T.clone(memory_format=torch.contiguous_format))
 
     @torch.no_grad()
