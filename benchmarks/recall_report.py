@@ -40,8 +40,9 @@ session. For facts and never-told questions the conversation has `n` sessions, f
 * The other memories are `full` less something: `no_versions` does not lower outdated turns and `no_nothing` has nothing compete
   with what was found; the other `no_...` lack a part of the memory or of the loss (`no_entropy`: neither hinge nor sharpening);
   `alpha_scalar` has the paper's episodic write, `lambda_0` no retention loss.
-* `no_memory` and `full_context` are the same Llama, as many parameters, with no or every session in its context.
-  `full_context` is trained for as many steps from scratch, and is an upper bound only where it learned to read by then.
+* `no_memory` and `full_context` are the same Llama, as many parameters, with no or every session in its context; their
+  attention starts by copying what it attends to, as the memory's fusion does. `full_context` is trained for as many steps
+  from scratch, and is an upper bound only where it learned to read by then.
 * `peer:...` are packages of others ([`recall_peers.py`](../benchmarks/recall_peers.py)) at about as many parameters.
 """
 
