@@ -6,12 +6,13 @@ nothing is ``None``, never 0 and never NaN.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import bootstrap
+from scipy.stats import DegenerateDataWarning, bootstrap
 
 RESAMPLES = 2_000
 Statistic = Callable[[NDArray[np.intp]], NDArray[np.float64]]
@@ -40,7 +41,9 @@ def cluster_interval(n_clusters: int, statistic: Statistic, seed: int) -> list[f
     def vectorised(clusters: NDArray[np.intp], axis: int = -1) -> NDArray[np.float64]:
         return statistic(np.moveaxis(clusters, axis, -1))
 
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore"), warnings.catch_warnings():
+        # a statistic that is the same in every resample has an interval of no width, and that is no fault
+        warnings.simplefilter("ignore", DegenerateDataWarning)
         result = bootstrap(
             (np.arange(n_clusters),),
             vectorised,

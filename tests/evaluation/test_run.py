@@ -6,16 +6,13 @@ import json
 import re
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import mlmf.evaluation.run as run_module
-from mlmf.config.evaluation import EvalConfig
 from mlmf.config.model import MLMFConfig
-from mlmf.data.jsonl import dump_jsonl
 from mlmf.data.locco import FILES, PROBE_FILES
 from mlmf.data.tasks import LoadedData
 from mlmf.errors import UserError
@@ -27,38 +24,9 @@ from mlmf.model import MLMFModel
 from mlmf.paths import sha256_of
 from mlmf.tiny import tiny_model, tiny_tokenizer
 from mlmf.types import Answer, Conversation
-from tests.evaluation.conftest import SpySystem, make_conversation
+from tests.evaluation.conftest import SpySystem, config, make_conversation
 
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture
-def data_file(tmp_path: Path, conversation: Conversation) -> Path:
-    """Two conversations with four questions each in the package's own format."""
-    questions = [replace(q, conversation_id="ben", id=f"ben#{q.index}") for q in conversation.questions]
-    path = tmp_path / "mine.jsonl"
-    dump_jsonl([conversation, make_conversation("ben", questions)], path)
-    return path
-
-
-def config(mine: Path, tmp_path: Path, **changes: Any) -> EvalConfig:
-    settings = {
-        "system": ["no_memory", "recent_window"],
-        "tasks": "jsonl",
-        "data_file": str(mine),
-        "base_model": "tiny-random",
-        "max_new_tokens": 4,
-        "output_dir": str(tmp_path / "out"),
-    }
-    return EvalConfig(**(settings | changes))
-
-
-@pytest.fixture
-def spy(monkeypatch: pytest.MonkeyPatch) -> SpySystem:
-    """Stands in for whatever system the run asks for."""
-    system = SpySystem({"Question 3?": Answer("I don't know")})
-    monkeypatch.setattr(run_module, "build_system", lambda name, config, answer_model: system)
-    return system
 
 
 def test_a_run_leaves_results_samples_and_a_report(data_file: Path, tmp_path: Path) -> None:
@@ -227,16 +195,6 @@ def test_bad_input_is_one_error_and_leaves_nothing(
     with pytest.raises(UserError, match=re.escape(message)):
         run_evaluation(config(data_file, tmp_path, **changes))
     assert not (tmp_path / "out").exists()
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An untrained memory around the tiny model."""
-    path = tmp_path_factory.mktemp("checkpoint") / "saved"
-    MLMFModel.from_base("tiny-random", MLMFConfig(base_model="tiny-random", c_s=8, node_tokens=8)).save_pretrained(
-        path
-    )
-    return path
 
 
 def test_a_checkpoint_answers_as_memory_and_as_the_same_model_without_it(
