@@ -19,7 +19,7 @@ def main_grid(results: Sequence[Results], key: str) -> Grid:
         "system", "answerable F1", "95 % interval", "F1 with traps", "abstains on traps", "wrongly refused",
         "claims on traps", "trap answers", "evidence recall", "tokens read", "history read", "seconds each", "n", "failed",
     ]  # fmt: skip
-    rows = [[entry["system"], *_scores(entry["keys"][key]["scores"]), *_costs(entry)] for entry in results]
+    rows = [[entry["system"], *_scores(entry["keys"][key]["scores"]), *_costs(entry, key)] for entry in results]
     control = results[0]["keys"][key]["controls"]["always_abstain"]
     rows.append([CONTROL, *_scores(control)[:-1], "-", "0", "0.0 %", "-", "-", "-"])
     return header, rows
@@ -195,13 +195,13 @@ def _scores(scores: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _costs(entry: Results) -> list[str]:
+def _costs(entry: Results, key: str) -> list[str]:
     cost = entry["usage"]
     seconds = cost["seconds"]["mean"]
     return [
         "-" if cost["tokens_read"] is None else f"{cost['tokens_read']:,.0f}",
         percent(cost["history_share"]),
         "-" if seconds is None else f"{seconds:.2f}",
-        f"{entry['n']['effective']:,}",
+        f"{entry['keys'][key]['scores']['overall_f1']['n']:,}",
         f"{entry['n']['failed']:,}",
     ]
