@@ -29,7 +29,8 @@ def main() -> int:
     outcome = run_evaluation(config)
     console = Console(width=None if sys.stdout.isatty() else 100)
     console.print(outcome.tables)
-    console.print(f"Report: {outcome.report_path}", soft_wrap=True)
+    if outcome.report_path is not None:
+        console.print(f"Report: {outcome.report_path}", soft_wrap=True)
     return outcome.exit_code
 
 

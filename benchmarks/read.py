@@ -24,7 +24,8 @@ from mlmf.config.parse import parse_config, run_script
 from mlmf.config.training import TrainConfig
 from mlmf.data.tasks import load_task
 from mlmf.errors import UserError
-from mlmf.evaluation.metrics import exact_match, token_f1
+from mlmf.evaluation.metrics import token_f1
+from mlmf.evaluation.overlap import exact_match
 from mlmf.evaluation.results import write_json
 from mlmf.memory.state import MemoryState
 from mlmf.model import MLMFModel

@@ -40,6 +40,26 @@ class EvalConfig:
     """Accept a benchmark file whose sha256 is not the pinned one; the report then says so."""
     conversations: list[str] | None = None
     """Ids of the conversations to use; null uses all."""
+    allow_trained_conversations: bool = False
+    """Score a checkpoint even on conversations that it was trained on; the results say which."""
+    captions: bool = True
+    """Show what shared pictures of LoCoMo show; about 32 of its questions cannot be answered without."""
+    key: Literal["raw", "audited", "both"] = "raw"
+    """Gold answers of LoCoMo: as published, as corrected by the public audit, or both in tables of their own."""
+    audit_file: str | None = None
+    """The audit, if it does not lie beside LoCoMo."""
+    retention: Literal["balanced", "released"] | None = None
+    """Ask after each of six periods all questions about the periods so far. balanced: equal sixths; released: LOCCO's own."""
+    success_threshold: float = 0.5
+    """Main F1 from which an answer counts as a success."""
+    consistency_threshold: float = 0.5
+    """Robust F1 from which an answer counts as consistent with the gold one; one that contains it always does."""
+    consistency_labels: str | None = None
+    """Answers that people labelled, to measure how often the judge of consistency is right; reported apart."""
+    predict_only: bool = False
+    """Ask the systems and keep the answers, without scoring them."""
+    score_only: bool = False
+    """Score the answers that output_dir holds, without asking any system."""
     limit: int | None = None
     """Ask only the first so many questions of each task; stamped on everything that is written."""
     window_tokens: int = 400
@@ -61,7 +81,7 @@ class EvalConfig:
     device: str | None = None
     """Such as cuda:1; null takes CUDA where there is one, else the CPU."""
     output_dir: str = "outputs/eval"
-    """Folder of results.json, report.md and, by task and system, samples.jsonl; a stopped run continues from there."""
+    """Folder of results.json, report.md and, by task and system, the answers; runs of several systems may share it."""
     overwrite: bool = False
     """Discard what output_dir holds for the same tasks and systems, and answer every question anew."""
     seed: int = 0
@@ -80,8 +100,13 @@ class EvalConfig:
             raise UserError(f"dense_weight must be in [0, 1], got {self.dense_weight}")
         if self.limit is not None and self.limit < 1:
             raise UserError(f"limit must be at least 1, got {self.limit}; null asks every question")
-        if not 0.0 <= self.max_error_share <= 1.0:
-            raise UserError(f"max_error_share must be in [0, 1], got {self.max_error_share}")
+        for name in ("max_error_share", "success_threshold", "consistency_threshold"):
+            if not 0.0 <= getattr(self, name) <= 1.0:
+                raise UserError(f"{name} must be in [0, 1], got {getattr(self, name)}")
+        if self.predict_only and self.score_only:
+            raise UserError("predict_only and score_only leave nothing to do; give one of them")
+        if self.score_only and self.overwrite:
+            raise UserError("overwrite would discard the answers that score_only scores; give one of them")
         if self.answer_model == "checkpoint" and self.checkpoint is None:
             raise UserError("answer_model is checkpoint, but checkpoint is null; give --checkpoint DIR")
         if self.checkpoint_base is not None and self.checkpoint is None:
@@ -94,6 +119,8 @@ class EvalConfig:
             raise UserError("tasks is empty; name at least one")
         if self.data_file is not None and len(self.task_names) > 1:
             raise UserError(f"data_file {self.data_file} goes with one task, got {', '.join(self.task_names)}")
+        if "locomo" not in self.task_names and (self.key != "raw" or self.audit_file is not None):
+            raise UserError(f"key and audit_file are about LoCoMo, got tasks {', '.join(self.task_names)}")
 
     @property
     def system_names(self) -> list[str]:

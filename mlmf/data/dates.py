@@ -34,6 +34,20 @@ _PATTERNS = [re.compile(form, re.ASCII | re.IGNORECASE) for form in _FORMS]
 _MONTH_NUMBERS = {
     spelling.lower(): number for number, month in enumerate(MONTHS, start=1) for spelling in (month, month[:3])
 } | {"sept": 9}
+_SPELLINGS = "|".join(sorted(_MONTH_NUMBERS, key=len, reverse=True))
+_MONTH = rf"(?P<name>{_SPELLINGS})\b\.?"
+_OPTIONAL_YEAR = rf"(?:,?\s*{_YEAR}\b)?"
+_WITHIN = [
+    re.compile(form, re.ASCII | re.IGNORECASE)
+    for form in (
+        rf"\b{_YEAR}[-/](?P<month>\d\d?)[-/](?P<day>\d\d?)\b",
+        rf"\b{_DAY}\.(?P<month>\d{{1,2}})\.{_YEAR}\b",
+        rf"\b(?P<first>\d{{1,2}})/(?P<second>\d{{1,2}})/{_YEAR}\b",
+        rf"\b{_DAY}{_ORDINAL}\s*(?:of\s+)?{_MONTH}{_OPTIONAL_YEAR}",
+        rf"\b{_MONTH},?\s*{_DAY}{_ORDINAL}\b(?![-:]){_OPTIONAL_YEAR}",
+        rf"\b{_MONTH},?\s+{_YEAR}\b",
+    )
+]
 
 
 def parse_date(text: str) -> datetime:
@@ -50,6 +64,40 @@ def parse_date(text: str) -> datetime:
         if match := pattern.fullmatch(stripped):
             return _from_match(match, text)
     raise ValueError(f"{text!r} is not a date; write {ACCEPTED}")
+
+
+def rewrite_dates(text: str) -> str:
+    """Write every date within ``text`` as ``7 May 2023``, ``7 May`` or ``May 2023``; the rest stays as it is.
+
+    Understood are ``2023-05-07``, ``7.5.2023``, ``5/27/2023`` (where only one of the two can be the month) and English
+    month names, full or short, in either order, with or without ordinals, commas and the year. What is no day of the
+    calendar stays as it is.
+    """
+    for pattern in _WITHIN:
+        text = pattern.sub(_rewritten, text)
+    return text
+
+
+def _rewritten(match: re.Match[str]) -> str:
+    part = {name: value for name, value in match.groupdict().items() if value}
+    if "name" in part:
+        month = _MONTH_NUMBERS[part["name"].lower()]
+    elif "first" in part:
+        first, second = int(part["first"]), int(part["second"])
+        if first <= 12 and second <= 12 and first != second:
+            return match[0]
+        part["day"], month = (str(second), first) if second > 12 else (str(first), second)
+    else:
+        month = int(part["month"])
+    # a leap year where none is given, so that 29 February is a day
+    year, day = int(part.get("year", 2000)), int(part.get("day", 1))
+    try:
+        datetime(year, month, day)
+    except ValueError:
+        return match[0]
+    return " ".join(
+        [*([str(day)] if "day" in part else []), MONTHS[month - 1], *([str(year)] if "year" in part else [])]
+    )
 
 
 def _from_match(match: re.Match[str], text: str) -> datetime:

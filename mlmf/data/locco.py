@@ -42,6 +42,7 @@ from mlmf.errors import UserError, unknown_name
 from mlmf.types import Conversation, Question, Session, Turn
 
 Size = Literal["standard", "long"]
+PeriodSplit = Literal["balanced", "released"]
 
 FILES = Path(__file__).parent / "files"
 LOCCO_FILES: dict[str, str] = {"standard": "LOCCO.json.gz", "long": "LOCCO_L.json.gz"}
@@ -61,9 +62,18 @@ SPEAKERS = ("User", "Bot")
 _SENTINEL = ["generate all error"]
 
 
-def period_of(session: int, n_sessions: int) -> int:
-    """Period, 1 to 6, of a 0-based session among ``n_sessions``: sixths as even as they can be."""
-    return session * PERIODS // n_sessions + 1
+def period_of(session: int, n_sessions: int, split: PeriodSplit = "balanced") -> int:
+    """Period, 1 to 6, of a 0-based session among ``n_sessions``.
+
+    Args:
+        session: the session.
+        n_sessions: of its conversation, at least six.
+        split: ``balanced``, sixths as even as they can be, or ``released``, as the authors' code divides them: sixths
+            rounded down, and what remains goes to the last period (28 sessions: 4, 4, 4, 4, 4, 8).
+    """
+    if split == "balanced":
+        return session * PERIODS // n_sessions + 1
+    return min(session // (n_sessions // PERIODS), PERIODS - 1) + 1
 
 
 class _Round(Record):

@@ -34,7 +34,8 @@ _SESSION_KEY = re.compile(r"session_(0|[1-9][0-9]*)")
 _EVIDENCE = re.compile(r"D:?\s*(\d+)\s*:\s*(\d+)")
 
 
-def _number_as_text(value: object) -> object:
+def number_as_text(value: object) -> object:
+    """A number as its text, anything else as it is: six gold answers of the release are numbers."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return str(value) if is_number else value
 
@@ -52,10 +53,10 @@ class _Turn(Record):
 
 class _Question(Record):
     question: NonBlank
-    answer: Annotated[Text | None, BeforeValidator(_number_as_text)] = None
+    answer: Annotated[Text | None, BeforeValidator(number_as_text)] = None
     category: int | None = None
     evidence: Annotated[list[str], BeforeValidator(_string_as_list)] = Field(default_factory=list)
-    adversarial_answer: Annotated[Text | None, BeforeValidator(_number_as_text)] = None
+    adversarial_answer: Annotated[Text | None, BeforeValidator(number_as_text)] = None
 
 
 class _Sample(Record):

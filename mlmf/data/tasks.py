@@ -62,6 +62,7 @@ class _Request:
     probes: Path | None
     split: str | None
     allow_unknown_data: bool
+    captions: bool
 
 
 def load_task(
@@ -71,6 +72,7 @@ def load_task(
     probes: Path | str | None = None,
     split: str | None = None,
     allow_unknown_data: bool = False,
+    captions: bool = True,
 ) -> LoadedData:
     """Load a task by name.
 
@@ -90,6 +92,7 @@ def load_task(
         split: part of the task's own data.
         allow_unknown_data: accept a ``data_file`` that differs from the release pinned for ``locomo``, ``locco`` and
             ``locco_l``.
+        captions: keep what the shared pictures of ``locomo`` show; the other tasks have none or bring their own.
 
     Raises:
         UserError: unknown task, an argument the task has no use for, or anything wrong with a file.
@@ -97,7 +100,12 @@ def load_task(
     if name not in TASKS:
         raise unknown_name("task", name, TASKS)
     request = _Request(
-        name, Path(data_file) if data_file else None, Path(probes) if probes else None, split, allow_unknown_data
+        name,
+        Path(data_file) if data_file else None,
+        Path(probes) if probes else None,
+        split,
+        allow_unknown_data,
+        captions,
     )
     if request.probes and name not in ("locco", "locco_l"):
         raise UserError(
@@ -155,7 +163,7 @@ def _ask(data: LoadedData, probes: Path, *, is_pinned: bool) -> LoadedData:
 
 def _locomo(request: _Request) -> LoadedData:
     path = request.data_file or find_data(LOCOMO_FILE, HOW_TO_GET_LOCOMO)
-    conversations = load_locomo(path, allow_unknown_data=request.allow_unknown_data)
+    conversations = load_locomo(path, captions=request.captions, allow_unknown_data=request.allow_unknown_data)
     digest = sha256_of(path)
     return LoadedData(request.task, conversations, path.name, digest, is_pinned=digest == LOCOMO_SHA256)
 

@@ -1,78 +1,20 @@
-"""Answer metrics: LoCoMo's official F1, token F1 and exact match.
-
-The official scorer of LoCoMo (Maharana et al., ACL 2024, ``task_eval/evaluation.py``) is rebuilt here rule by rule,
-oddities included, because a number is only comparable when they are: ASCII punctuation vanishes without leaving a
-space, "and" is dropped beside the articles, words are stemmed, category 1 is split at commas on both sides, the gold of
-category 3 ends at its first semicolon, and category 5 asks for one of two phrases.
-"""
+"""Every metric of one answer at once, under the names that results and tables use."""
 
 from __future__ import annotations
 
-import re
-import string
-from collections import Counter
-from functools import lru_cache
+from mlmf.abstention import is_abstention
+from mlmf.evaluation.official import f1_official, f1_score
+from mlmf.evaluation.overlap import bleu1, exact_match, f1_set, rouge1, rouge_l
+from mlmf.evaluation.robust import contains_answer, f1_robust
+from mlmf.types import Question
 
-from nltk.stem import PorterStemmer
-
-from mlmf.abstention import is_official_abstention
-
-_STEMMER = PorterStemmer()
-_NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
-_DROPPED_WORDS = re.compile(r"\b(?:a|an|the|and)\b")
+LEXICAL = ("f1_robust", "f1_set", "bleu1", "rouge1", "rougeL", "em", "success")
+"""The metrics of an answerable question beside the main one."""
 
 
-def normalize_answer(text: str) -> str:
-    """Lower-case, without ASCII punctuation, "a", "an", "the", "and" and surplus white space.
-
-    Typographic quotes and dashes survive, as in the official scorer: an ``it's`` with a curly apostrophe is another word.
-    """
-    plain = text.lower().translate(_NO_PUNCTUATION)
-    return " ".join(_DROPPED_WORDS.sub(" ", plain).split())
-
-
-def f1_score(prediction: str, gold: str) -> float:
-    """F1 of two multisets of stemmed tokens, 0 when they share none (or one is empty)."""
-    predicted, expected = _stems(prediction), _stems(gold)
-    shared = sum((Counter(predicted) & Counter(expected)).values())
-    if shared == 0:
-        return 0.0
-    precision, recall = shared / len(predicted), shared / len(expected)
-    return 2 * precision * recall / (precision + recall)
-
-
-def f1_multi(prediction: str, gold: str) -> float:
-    """F1 of a list of answers (LoCoMo's category 1): each comma part of the gold takes its best predicted part.
-
-    A surplus predicted part costs nothing, and a gold list whose parts are joined by "and" is one part.
-    """
-    predicted = [part.strip() for part in prediction.split(",")]
-    expected = [part.strip() for part in gold.split(",")]
-    return sum(max(f1_score(candidate, part) for candidate in predicted) for part in expected) / len(expected)
-
-
-def f1_official(prediction: str, answer: str | None, category: int) -> float:
-    """Score one LoCoMo question as the official scorer does, rounded to three decimals.
-
-    Args:
-        prediction: what the system said.
-        answer: the gold answer; not read in category 5.
-        category: LoCoMo's own number, 1 multi-hop, 2 temporal, 3 open-domain, 4 single-hop, 5 adversarial.
-
-    Raises:
-        ValueError: the category is not 1 to 5, or the answer is missing in categories 1 to 4.
-    """
-    if category == 5:
-        return float(is_official_abstention(prediction))
-    if answer is None:
-        raise ValueError(f"category {category} needs a gold answer")
-    if category == 1:
-        return round(f1_multi(prediction, answer), 3)
-    if category == 3:
-        return round(f1_score(prediction, answer.split(";")[0].strip()), 3)
-    if category in (2, 4):
-        return round(f1_score(prediction, answer), 3)
-    raise ValueError(f"LoCoMo has the categories 1 to 5, got {category}")
+def main_metric(task: str) -> str:
+    """Name of the F1 that a task is scored by: LoCoMo's official one, elsewhere its plain form without categories."""
+    return "f1_official" if task == "locomo" else "f1"
 
 
 def token_f1(prediction: str, gold: str) -> float:
@@ -80,30 +22,48 @@ def token_f1(prediction: str, gold: str) -> float:
     return round(f1_score(prediction, gold), 3)
 
 
-def score_answer(
-    task: str, prediction: str, *, gold: str | None, category: int | None, is_trap: bool, abstained: bool
-) -> float:
-    """Score one answer by the metric of its task, 0 to 1.
+def measure(
+    task: str, prediction: str, question: Question, *, abstained: bool, success_threshold: float = 0.5
+) -> dict[str, float]:
+    """Score one answer, each metric from 0 to 1.
 
-    LoCoMo's categories are scored as its official scorer does. Elsewhere an answerable question gets token F1, and a
-    trap gets 1 for abstaining and 0 for a claim.
+    Args:
+        task: decides the main metric, :func:`main_metric`.
+        prediction: what the system said.
+        question: the gold side.
+        abstained: whether the answer declines to answer; what a trap asks for outside LoCoMo.
+        success_threshold: main metric from which an answer counts as a success.
+
+    Returns:
+        The main metric; for an answerable question also :data:`LEXICAL`, for a trap also ``f1_robust``, which takes any
+        wording of an abstention.
     """
-    if task == "locomo" and category is not None:
-        return f1_official(prediction, gold, category)
-    if is_trap or gold is None:
-        return float(abstained)
-    return token_f1(prediction, gold)
+    gold, name = question.answer, main_metric(task)
+    is_official = task == "locomo" and question.category is not None
+    if question.is_trap or gold is None:
+        main = f1_official(prediction, gold, question.category or 0) if is_official else float(abstained)
+        return {name: main, "f1_robust": float(abstained)}
+    main = f1_official(prediction, gold, question.category or 0) if is_official else token_f1(prediction, gold)
+    return {
+        name: main,
+        "f1_robust": f1_robust(prediction, gold, question.category if is_official else None),
+        "f1_set": f1_set(prediction, gold),
+        "bleu1": bleu1(prediction, gold),
+        "rouge1": rouge1(prediction, gold),
+        "rougeL": rouge_l(prediction, gold),
+        "em": float(exact_match(prediction, gold)),
+        "success": float(main >= success_threshold),
+    }
 
 
-def exact_match(prediction: str, gold: str) -> bool:
-    """Whether the two are the same after normalisation, words in the same order."""
-    return normalize_answer(prediction) == normalize_answer(gold)
+def has_lure(question: Question) -> bool:
+    """Whether the question names a wrong answer to fall for."""
+    return question.lure is not None and not is_abstention(question.lure)
 
 
-def _stems(text: str) -> list[str]:
-    return [_stem(word) for word in normalize_answer(text).split()]
-
-
-@lru_cache(maxsize=100_000)
-def _stem(word: str) -> str:
-    return str(_STEMMER.stem(word))
+def is_lured(prediction: str, question: Question, *, threshold: float = 0.5) -> bool:
+    """Whether an answer is the wrong one that the question names: as a whole, or robust F1 of at least ``threshold``."""
+    lure = question.lure
+    if lure is None or not has_lure(question):
+        return False
+    return contains_answer(prediction, lure) or f1_robust(prediction, lure) >= threshold

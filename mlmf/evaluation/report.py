@@ -1,9 +1,9 @@
-"""Results for people: ``report.md`` and the table a run ends with. One row per system, one column per measure."""
+"""Results for people: ``report.md`` and the tables a run ends with."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from textwrap import fill, shorten
 from typing import Any
 
@@ -14,40 +14,63 @@ from rich.text import Text
 
 from mlmf.data.locco import LOCCO_SHA256, PROBE_SHA256
 from mlmf.data.locomo import LOCOMO_SHA256
-from mlmf.evaluation.samples import Sample
+from mlmf.evaluation.metrics import main_metric
+from mlmf.evaluation.tables import (
+    Grid,
+    Results,
+    category_grid,
+    evidence_grid,
+    main_grid,
+    metric_grid,
+    number,
+    retention_grid,
+    short_grid,
+    title,
+    triangle_grid,
+)
 
 SHOWN_SAMPLES = 10
 SHOWN_LINES = 3
 SHOWN_CHARACTERS = 160
 HEADER_CHARACTERS = 10
-CONTROL = "always abstain"
 _PUBLISHED = {*LOCCO_SHA256.values(), LOCOMO_SHA256}
-Results = Mapping[str, Any]
-Grid = tuple[list[str], list[list[str]]]
+Answers = Mapping[tuple[str, str], Sequence[Mapping[str, Any]]]
 
 
 def first_line(results: Sequence[Results]) -> str:
     """What a reader must know before any number: a limited run says so, and how limited it is."""
-    limited = {entry["task"]: entry["n"] for entry in results if entry["is_limited"]}
-    tasks = list(dict.fromkeys(entry["task"] for entry in results))
+    limited = [entry for entry in results if entry["is_limited"]]
     if not limited:
-        return f"# Results on {', '.join(tasks)}"
-    parts = [f"n={n['effective']:,} of {n['original']:,} ({task})" for task, n in limited.items()]
-    # the common case, one task, reads without the bracket
-    line = "; ".join(parts) if len(tasks) > 1 else parts[0].removesuffix(f" ({tasks[0]})")
-    return f"SMOKE, {line}"
+        return f"# Results on {', '.join(dict.fromkeys(entry['task'] for entry in results))}"
+    sizes: dict[str, list[str]] = {}
+    for entry in limited:
+        size = f"n={entry['n']['effective']:,} of {entry['n']['original']:,}"
+        sizes.setdefault(size, []).append(f"{entry['task']}, {entry['system']}")
+    # the common case, one limit for everything, reads without naming everything
+    if len(sizes) == 1 and len(limited) == len(results):
+        return f"SMOKE, {next(iter(sizes))}"
+    return "SMOKE, " + "; ".join(f"{size} ({'; '.join(members)})" for size, members in sizes.items())
 
 
 def warnings(results: Sequence[Results]) -> list[str]:
-    """Sentences about what makes the numbers not comparable with others."""
+    """Sentences about what makes the numbers not comparable, with others or with each other."""
     lines = list(dict.fromkeys(line for entry in results for line in _unpinned(entry)))
+    for task, entries in _by_task(results).items():
+        if len({(entry["data"]["sha256"], entry["data"]["probes_sha256"]) for entry in entries}) > 1:
+            lines.append(f"The systems on {task} were asked about different data; their rows cannot be compared.")
     for entry in results:
         n = entry["n"]
         if n["failed"]:
-            zero = _number(entry["scores"]["answerable_f1"]["zero_filled"])
+            key = next(iter(entry["keys"].values()))
+            zero = number(key["scores"]["answerable_f1"]["zero_filled"])
             lines.append(
-                f"{entry['system']} on {entry['task']}: {n['failed']:,} of {n['effective']:,} questions failed and are "
+                f"{entry['system']} on {entry['task']}: {n['failed']:,} of {n['answers']:,} questions failed and are "
                 f"left out of its means; counted as zero, answerable F1 is {zero}."
+            )
+        if entry["trained_on"] and entry["trained_on"]["scored"]:
+            lines.append(
+                f"{entry['system']} on {entry['task']}: its checkpoint was trained on "
+                f"{len(entry['trained_on']['scored']):,} of the conversations it is scored on."
             )
     return lines
 
@@ -70,67 +93,38 @@ def _unpinned(entry: Results) -> list[str]:
     return lines
 
 
-def main_grid(results: Sequence[Results]) -> Grid:
-    """The measures of the systems on one task, then the row of the always-abstain control."""
-    header = [
-        "system", "answerable F1", "95 % interval", "F1 with traps", "abstains on traps", "wrongly refused",
-        "evidence recall", "tokens read", "history read", "seconds each", "n", "failed",
-    ]  # fmt: skip
-    rows = [[entry["system"], *_scores(entry["scores"]), *_costs(entry)] for entry in results]
-    control = results[0]["controls"]["always_abstain"]
-    rows.append([CONTROL, *_scores(control)[:-1], "-", "0", "0.0 %", "-", "-", "-"])
-    return header, rows
-
-
-def short_grid(results: Sequence[Results]) -> Grid:
-    """The columns of :func:`main_grid` that fit beside each other on a terminal of 80 columns."""
-    header, rows = main_grid(results)
-    names = [
-        "system", "answerable F1", "95 % interval", "abstains on traps", "wrongly refused", "tokens read",
-        "seconds each", "n",
-    ]  # fmt: skip
-    kept = [header.index(name) for name in names]
-    # the title above the table says that F1 is over the answerable questions
-    short = [name.removeprefix("answerable ") for name in names]
-    return short, [[row[number] for number in kept] for row in rows]
-
-
-def category_grid(results: Sequence[Results]) -> Grid:
-    """F1 by category, the data's own number beside the name, since its names are often mixed up."""
-    named = {
-        category["category"]: f"{_label(category)} (n={category['n']:,})"
-        for entry in reversed(results)
-        for category in entry["scores"]["categories"]
-    }
-    control = {"system": CONTROL, "scores": results[0]["controls"]["always_abstain"]}
-    rows = []
-    for entry in [*results, control]:
-        means = {category["category"]: category["f1"] for category in entry["scores"]["categories"]}
-        macro = _number(entry["scores"]["macro_f1"]["mean"])
-        rows.append([entry["system"], *(_number(means.get(number)) for number in sorted(named)), macro])
-    return ["system", *(named[number] for number in sorted(named)), "macro"], rows
-
-
-def markdown_report(results: Sequence[Results], samples: Mapping[tuple[str, str], Sequence[Sample]], seed: int) -> str:
+def markdown_report(results: Sequence[Results], answers: Answers, seed: int) -> str:
     """The text of ``report.md``.
 
     Args:
-        results: contents of the results files of one run, at least one.
-        samples: by task and system.
+        results: contents of results files, at least one.
+        answers: by task and system, as :func:`mlmf.evaluation.folder.read_answers` gives them.
         seed: picks the sample questions; every system shows the same ones.
     """
     parts = [first_line(results), *(f"**Warning.** {warning}" for warning in warnings(results))]
     for task, entries in _by_task(results).items():
         parts.append(f"## {task}")
-        parts.append(_markdown(main_grid(entries)))
-        if entries[0]["scores"]["categories"]:
-            parts.append(f"F1 by category:\n\n{_markdown(category_grid(entries))}")
+        for key, members in _by_key(entries).items():
+            parts += [f"{title(members[0], key)}.", _markdown(main_grid(members, key))]
+            if members[0]["keys"][key]["scores"]["categories"]:
+                parts.append(f"F1 by category:\n\n{_markdown(category_grid(members, key))}")
+            parts.append(f"Every metric over the answerable questions:\n\n{_markdown(metric_grid(members, key))}")
+            parts.append(f"Evidence:\n\n{_markdown(evidence_grid(members, key))}")
+            parts += _retention_parts(members, key)
         parts.append(_notes(entries[0]))
         for entry in entries:
-            shown = _shown(samples[task, entry["system"]], seed)
+            shown = _shown(answers[task, entry["system"]], seed)
             parts.append(f"### {task}, {entry['system']}: {len(shown)} answer{'' if len(shown) == 1 else 's'}")
-            parts.append(_sample_table(shown))
+            parts.append(_sample_table(shown, main_metric(task)))
     return "\n\n".join(parts) + "\n"
+
+
+def _retention_parts(entries: Sequence[Results], key: str) -> list[str]:
+    streamed = [entry for entry in entries if entry["keys"][key]["retention"]]
+    if not streamed:
+        return []
+    parts = [f"Retention, share of consistent answers:\n\n{_markdown(retention_grid(streamed, key))}"]
+    return parts + [f"A[t, p] of {entry['system']}:\n\n{_markdown(triangle_grid(entry, key))}" for entry in streamed]
 
 
 def terminal_report(results: Sequence[Results]) -> Group:
@@ -139,63 +133,39 @@ def terminal_report(results: Sequence[Results]) -> Group:
     parts: list[Table | Text] = [Text(first_line(results), style="bold yellow")] if limited else []
     parts += [Text(f"Warning: {warning}", style="yellow") for warning in warnings(results)]
     for task, entries in _by_task(results).items():
-        parts.append(_rich(short_grid(entries), _title(entries[0])))
-        if entries[0]["scores"]["categories"]:
-            parts.append(_rich(category_grid(entries), f"{task}, F1 by category"))
+        for key, members in _by_key(entries).items():
+            parts.append(_rich(short_grid(members, key), title(members[0], key)))
+            if members[0]["keys"][key]["scores"]["categories"]:
+                parts.append(_rich(category_grid(members, key), f"{task}, F1 by category"))
+            streamed = [entry for entry in members if entry["keys"][key]["retention"]]
+            if streamed:
+                parts.append(_rich(retention_grid(streamed, key), f"{task}, retention (consistent answers)"))
     return Group(*parts)
 
 
-def _label(category: Mapping[str, Any]) -> str:
-    number, name = str(category["category"]), str(category["name"])
-    return name if name.endswith(number) else f"{number} {name}"
-
-
 def _by_task(results: Sequence[Results]) -> dict[str, list[Results]]:
-    tasks: dict[str, list[Results]] = {}
+    return _grouped(results, lambda entry: [entry["task"]])
+
+
+def _by_key(results: Sequence[Results]) -> dict[str, list[Results]]:
+    return _grouped(results, lambda entry: list(entry["keys"]))
+
+
+def _grouped(results: Sequence[Results], names: Callable[[Results], list[str]]) -> dict[str, list[Results]]:
+    groups: dict[str, list[Results]] = {}
     for entry in results:
-        tasks.setdefault(entry["task"], []).append(entry)
-    return tasks
-
-
-def _scores(scores: Mapping[str, Any]) -> list[str]:
-    interval = scores["answerable_f1"]["ci95"]
-    recall = scores["evidence_recall"]
-    return [
-        _number(scores["answerable_f1"]["mean"]),
-        f"{interval[0]:.2f}..{interval[1]:.2f}" if interval else "-",
-        _number(scores["overall_f1"]["mean"]),
-        _percent(scores["abstention_on_traps"]["mean"]),
-        _percent(scores["over_refusal"]["mean"]),
-        f"{recall['mean']:.3f} @ {recall['k']:.0f}" if recall["n"] else "-",
-    ]
-
-
-def _costs(entry: Results) -> list[str]:
-    cost = entry["usage"]
-    seconds = cost["seconds"]["mean"]
-    return [
-        "-" if cost["tokens_read"] is None else f"{cost['tokens_read']:,.0f}",
-        _percent(cost["history_share"]),
-        "-" if seconds is None else f"{seconds:.2f}",
-        f"{entry['n']['effective']:,}",
-        f"{entry['n']['failed']:,}",
-    ]
-
-
-def _title(entry: Results) -> str:
-    scores = entry["scores"]
-    answerable, traps = scores["answerable_f1"], scores["abstention_on_traps"]
-    return (
-        f"{entry['task']}: {answerable['n']:,} answerable questions, {traps['n']:,} traps, "
-        f"{answerable['conversations']:,} conversation{'' if answerable['conversations'] == 1 else 's'}"
-    )
+        for name in names(entry):
+            groups.setdefault(name, []).append(entry)
+    return groups
 
 
 def _notes(entry: Results) -> str:
     text = (
-        f"{_title(entry)}. The interval resamples conversations. Wrongly refused: share of the answerable questions. "
+        "The interval resamples conversations. Wrongly refused: share of the answerable questions. Claims on traps: share "
+        "of traps answered with an assertion; trap answers: with the wrong answer that the trap names. "
         "Macro: mean of the answerable categories. Evidence recall @ k: the share of evidence turns among the k turns "
-        "read on average. Tokens and seconds are per question, for answering alone."
+        "read on average; questions without known evidence are left out. Tokens and seconds are per question, for "
+        "answering alone."
     )
     if entry["task"] == "locomo":
         text += (
@@ -205,22 +175,25 @@ def _notes(entry: Results) -> str:
     return text
 
 
-def _shown(samples: Sequence[Sample], seed: int) -> list[Sample]:
-    numbers = range(len(samples))
-    chosen = sorted(random.Random(seed).sample(numbers, min(SHOWN_SAMPLES, len(samples))))
-    return [samples[number] for number in chosen]
+def _shown(answers: Sequence[Mapping[str, Any]], seed: int) -> list[Mapping[str, Any]]:
+    """A few answers under the first key, of the last time they were asked."""
+    keys = list(dict.fromkeys(one["key"] for one in answers))
+    final = [one for one in answers if one["key"] == keys[0]]
+    latest = list({(one["conversation_id"], one["index"]): one for one in final}.values())
+    chosen = sorted(random.Random(seed).sample(range(len(latest)), min(SHOWN_SAMPLES, len(latest))))
+    return [latest[position] for position in chosen]
 
 
-def _sample_table(samples: Sequence[Sample]) -> str:
+def _sample_table(answers: Sequence[Mapping[str, Any]], metric: str) -> str:
     header = ["question", "gold", "answer", "score", "recalled"]
     rows = []
-    for sample in samples:
-        gold = "(not in the conversation)" if sample.is_trap else sample.gold or ""
-        answer = sample.prediction if sample.status == "ok" else f"(failed: {sample.error})"
+    for one in answers:
+        gold = "(not in the conversation)" if one["is_trap"] else one["gold"] or ""
+        text = one["prediction"] if one["status"] == "ok" else f"(failed: {one['error']})"
         lines = " / ".join(
-            shorten(line, SHOWN_CHARACTERS, placeholder=" ...") for line in sample.recalled_lines[:SHOWN_LINES]
+            shorten(line, SHOWN_CHARACTERS, placeholder=" ...") for line in one["recalled_lines"][:SHOWN_LINES]
         )
-        rows.append([sample.question, gold, answer or "(empty)", _number(sample.score), lines])
+        rows.append([one["question"], gold, text or "(empty)", number(one["metrics"].get(metric)), lines])
     return _markdown((header, rows))
 
 
@@ -234,21 +207,13 @@ def _cell(text: str) -> str:
     return " ".join(text.replace("|", "\\|").split())
 
 
-def _rich(grid: Grid, title: str) -> Table:
+def _rich(grid: Grid, caption: str) -> Table:
     header, rows = grid
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=0)
-    for number, name in enumerate(header):
+    table = Table(title=caption, title_justify="left", box=box.SIMPLE_HEAD, padding=0)
+    for position, name in enumerate(header):
         # broken here, because the library would rather cut numbers short than break a long header
         folded = fill(name, HEADER_CHARACTERS, break_long_words=False, break_on_hyphens=False)
-        table.add_column(folded, justify="right" if number else "left", no_wrap=True)
+        table.add_column(folded, justify="right" if position else "left", no_wrap=True)
     for row in rows:
         table.add_row(*row)
     return table
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}"
-
-
-def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{100 * value:.1f} %"

@@ -1,23 +1,8 @@
 """``results.json``: everything one system scored on one task, with what is needed to judge and repeat it.
 
-Schema version 1. Keys are always present and always in this order; a number that does not exist is ``null``.
-
-* ``schema_version``: 1
-* ``system``, ``task``: names
-* ``settings``: everything that may have changed an answer; equal to ``settings.json``
-* ``data``: ``source`` (file name), ``sha256``, ``is_pinned`` (whether data and questions are the published ones),
-  ``probes_source`` and ``probes_sha256`` (where the questions come from another file)
-* ``seeds``: the seeds of this run
-* ``n``: ``original`` (questions of the task), ``effective`` (asked), ``failed``
-* ``is_limited``: whether fewer questions were asked than the task has
-* ``scores``: see :func:`mlmf.evaluation.scores.aggregate`
-* ``controls``: ``always_abstain``, the scores of refusing every question
-* ``usage``: see :func:`mlmf.evaluation.scores.usage`
-* ``versions``: Python and the packages that compute
-* ``git_commit``: of the source checkout, ``-dirty`` when files differ from it; ``null`` for an installed package
-* ``created_at``: UTC, ISO 8601
-
-The file in the output folder itself holds ``{"schema_version": 1, "results": [...]}`` over all tasks and systems of a run.
+``docs/evaluation.md`` describes the schema key by key. Keys are always present and always in the same order; a number that
+does not exist is ``null``. The file in the output folder itself holds
+``{"schema_version": ..., "results": [...]}`` over all tasks and systems in that folder.
 """
 
 from __future__ import annotations
@@ -32,33 +17,54 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from mlmf.data.locco import PERIODS, PeriodSplit
 from mlmf.data.tasks import LoadedData
+from mlmf.evaluation.consistency import ConsistencyJudge
+from mlmf.evaluation.keys import AnswerKey
+from mlmf.evaluation.plan import question_period
+from mlmf.evaluation.retention import retention
 from mlmf.evaluation.samples import Sample
-from mlmf.evaluation.scores import aggregate, always_abstain, usage
+from mlmf.evaluation.scored import Scored, always_abstain, score_samples
+from mlmf.evaluation.scores import aggregate
+from mlmf.evaluation.usage import usage
 from mlmf.paths import atomic_write_text
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 _PACKAGES = ("mlmf", "torch", "transformers", "peft", "nltk", "numpy", "scipy")
 
 
 def build_results(
-    system: str, data: LoadedData, samples: Sequence[Sample], *, settings: Mapping[str, Any], seed: int
+    system: str,
+    data: LoadedData,
+    samples: Sequence[Sample],
+    by_key: Mapping[str, dict[str, Any]],
+    *,
+    settings: Mapping[str, Any],
+    scoring: Mapping[str, Any],
+    trained_on: Mapping[str, Any] | None,
+    seed: int,
 ) -> dict[str, Any]:
-    """The content of ``results.json``; the module's text describes it.
+    """The content of ``results.json`` of one system on one task.
 
     Args:
         system: name of the system.
         data: the task as loaded, before any limit.
-        samples: one per question asked.
+        samples: one per answer, failed ones included.
+        by_key: what :func:`score_key` gives for each key.
         settings: as given to :class:`~mlmf.evaluation.samples.SampleFile`.
-        seed: of the bootstrap.
+        scoring: what the scores depend on beside the answers.
+        trained_on: ``ids`` of the conversations that the checkpoint was trained on (null where it does not say) and which
+            of them were ``scored``; ``None`` for a system without a checkpoint.
+        seed: of the run.
     """
     original = sum(len(conversation.questions) for conversation in data.conversations)
+    effective = len({(sample.conversation_id, sample.index) for sample in samples})
     return {
         "schema_version": SCHEMA_VERSION,
         "system": system,
         "task": data.task,
         "settings": dict(settings),
+        "scoring": dict(scoring),
         "data": {
             "source": data.source,
             "sha256": data.sha256,
@@ -66,20 +72,72 @@ def build_results(
             "probes_source": data.probes_source,
             "probes_sha256": data.probes_sha256,
         },
+        "trained_on": None if trained_on is None else dict(trained_on),
         "seeds": [seed],
         "n": {
             "original": original,
-            "effective": len(samples),
+            "effective": effective,
+            "answers": len(samples),
             "failed": sum(sample.status == "error" for sample in samples),
         },
-        "is_limited": len(samples) < original,
-        "scores": aggregate(data.task, samples, seed=seed),
-        "controls": {"always_abstain": aggregate(data.task, always_abstain(data.task, samples), seed=seed)},
+        "is_limited": effective < original,
+        "keys": dict(by_key),
         "usage": usage(samples),
+        # filled in by the run that knows what full_context took
+        "ratios_to_full_context": None,
         "versions": _versions(),
         "git_commit": _git_commit(),
         "created_at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
     }
+
+
+def score_key(
+    task: str,
+    samples: Sequence[Sample],
+    key: AnswerKey,
+    *,
+    judge: ConsistencyJudge,
+    success_threshold: float,
+    split: PeriodSplit | None,
+    seed: int,
+) -> tuple[list[Scored], dict[str, Any]]:
+    """Score the answers of one system against one key.
+
+    Args:
+        task: decides metrics and categories.
+        samples: one per answer, failed ones included.
+        key: the gold side.
+        judge: of consistency.
+        success_threshold: main F1 from which an answer counts as a success.
+        split: how periods are divided where questions were asked after each, else ``None``.
+        seed: of the bootstrap.
+
+    Returns:
+        The scored answers, and the entry of the key: its audit, ``scores`` and ``controls`` (of the answers after the last
+        period, where there are periods), and ``retention`` or null.
+    """
+
+    def score(answers: Sequence[Sample]) -> list[Scored]:
+        return score_samples(task, answers, key.conversations, judge=judge, success_threshold=success_threshold)
+
+    scored = score(samples)
+    final = [one for one in scored if one.sample.period in (None, PERIODS)]
+    control = score(always_abstain([one.sample for one in final]))
+    found = None
+    if split is not None:
+        periods = {
+            (one.conversation_id, one.index): question_period(one, len(conversation.sessions), split)
+            for conversation in key.conversations
+            for one in conversation.questions
+        }
+        found = {"split": split, **retention(scored, periods, seed=seed)}
+    entry = {
+        **key.describe(),
+        "scores": aggregate(task, final, seed=seed),
+        "controls": {"always_abstain": aggregate(task, control, seed=seed)},
+        "retention": found,
+    }
+    return scored, entry
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""One record per question and answer, and the file they live in: ``samples.jsonl``.
+"""One record per answer, and the file they live in: ``samples.jsonl``.
 
 The file grows batch by batch, so a stopped run loses at most one batch. Beside it lies ``settings.json``: samples made
 under other settings are never mixed in.
@@ -20,31 +20,27 @@ from filelock import FileLock, Timeout
 from mlmf.errors import UserError
 from mlmf.paths import atomic_write_text
 
-Key = tuple[str, int]
+Key = tuple[str, int, int]
 LOCK_FILE = ".lock"
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A question with its gold side, what the system answered, and what that cost."""
+    """What a system answered to one question, and what that cost. The gold side stays in the data, so scores follow it."""
 
     conversation_id: str
     index: int
-    """Position among the conversation's questions; with the conversation the key, because texts repeat."""
+    """Position among the conversation's questions; texts repeat, so they are no key."""
     id: str
     question: str
-    gold: str | None
-    category: int | None
-    is_trap: bool
-    evidence: tuple[str, ...] = ()
-    """Ids of the turns that hold the answer, where every one of them is known; else empty."""
+    period: int | None = None
+    """The period after which it was asked, 1 to 6, where questions are asked after each of them."""
     status: Literal["ok", "error"] = "ok"
     error: str | None = None
     """Why there is no answer."""
     prediction: str | None = None
-    score: float | None = None
-    """Token F1 (LoCoMo: the official one); on a trap 1 for abstaining and 0 for a claim. Null on an error."""
     abstained: bool = False
+    """Whether the system itself says that it declined to answer."""
     recalled: tuple[str, ...] = ()
     """Ids of the turns that were read for the answer, best first."""
     recalled_lines: tuple[str, ...] = ()
@@ -54,15 +50,21 @@ class Sample:
     tokens_written: int = 0
     tokens_history: int = 0
     """Tokens of everything said before the question."""
+    turns_history: int = 0
+    """Turns of everything said before the question."""
     seconds: float = 0.0
     """Wall clock of the batch over the questions in it."""
     turns_left_out: int = 0
     """Turns that full_context had no room for."""
+    seconds_ingest: float = 0.0
+    """Wall clock of observing everything said before the question, once for the whole conversation."""
+    memory_bytes: int = 0
+    """Memory in use when the batch was answered: the peak of the device on a GPU, else what the process holds."""
 
     @property
     def key(self) -> Key:
-        """What identifies the question within its task."""
-        return (self.conversation_id, self.index)
+        """What identifies the answer within its task: conversation, question, and the period it was asked after or 0."""
+        return (self.conversation_id, self.index, self.period or 0)
 
 
 @contextmanager
@@ -132,6 +134,30 @@ class SampleFile:
         self._is_started = True
 
 
+def stored_samples(folder: Path, wanted: Mapping[str, Any]) -> tuple[list[Sample], dict[str, Any]]:
+    """The answers that lie in the folder of a task and system, and the settings they were made with.
+
+    Args:
+        folder: of the task and system.
+        wanted: settings that must be as they were, because scores read them.
+
+    Raises:
+        UserError: there are no answers, they were made under other settings, or a file is broken.
+    """
+    path = folder / "samples.jsonl"
+    if not path.is_file():
+        raise UserError(
+            f"{path}: no such file, so there is nothing to score; run the same command without --score_only"
+        )
+    settings = _read_settings(folder / "settings.json")
+    if isinstance(settings, str):
+        raise UserError(f"{path}: nobody knows what these answers were made with: {settings}")
+    changed = _differences({name: settings.get(name) for name in wanted}, wanted)
+    if changed:
+        raise UserError(f"{path} holds answers made under other settings ({'; '.join(changed)})")
+    return read_samples(path), settings
+
+
 def read_samples(path: Path) -> list[Sample]:
     """Read a ``samples.jsonl``; a last line without its line end is an interrupted write and is left out.
 
@@ -143,7 +169,7 @@ def read_samples(path: Path) -> list[Sample]:
     for number, line in enumerate(lines, start=1):
         try:
             values = json.loads(line)
-            for name in ("evidence", "recalled", "recalled_lines"):
+            for name in ("recalled", "recalled_lines"):
                 values[name] = tuple(values[name])
             samples.append(Sample(**values))
         except (ValueError, TypeError, KeyError) as error:
@@ -159,13 +185,23 @@ def _lines(samples: Sequence[Sample]) -> str:
 
 
 def _changed_settings(path: Path, settings: Mapping[str, Any]) -> list[str]:
-    """What differs from the settings in a file, as ``name: old -> new``."""
+    stored = _read_settings(path)
+    return [stored] if isinstance(stored, str) else _differences(stored, settings)
+
+
+def _read_settings(path: Path) -> dict[str, Any] | str:
+    """The settings in a file, or why there are none."""
     if not path.exists():
-        return ["settings.json is missing"]
+        return "settings.json is missing"
     try:
-        stored = json.loads(path.read_text(encoding="utf-8"))
+        stored: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except ValueError:
-        return ["settings.json is broken"]
+        return "settings.json is broken"
+    return stored
+
+
+def _differences(stored: Mapping[str, Any], settings: Mapping[str, Any]) -> list[str]:
+    """What differs, as ``name: old -> new``."""
     names = sorted({*stored, *settings})
     return [
         f"{name}: {stored.get(name)} -> {settings.get(name)}"

@@ -1,142 +1,126 @@
-"""From samples to numbers: means with their denominators, an interval for the main figure, and what it cost.
+"""From scored answers to the numbers of a table: every mean with its denominator, traps apart from answerable questions.
 
-Failed questions are left out of every mean; the main figures are also given with failures counted as zero. A mean over
-nothing is ``None``, never 0 and never NaN.
+Failed questions are left out of every mean; the main figures are also given with failures counted as zero.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
-import numpy as np
-from scipy.stats import bootstrap
-
-from mlmf.data.locomo import CATEGORY_NAMES
-from mlmf.evaluation.metrics import exact_match, score_answer
-from mlmf.evaluation.samples import Sample
-
-RESAMPLES = 2_000
-CONTROL_ANSWER = "Not mentioned"
+from mlmf.data.locomo import ADVERSARIAL, CATEGORY_NAMES
+from mlmf.evaluation.evidence import CUTOFFS, ndcg_at, recall_at, reciprocal_rank
+from mlmf.evaluation.metrics import LEXICAL, main_metric
+from mlmf.evaluation.scored import Scored, false_memory, over_refusal
+from mlmf.evaluation.statistics import mean, mean_interval
 
 
-def aggregate(task: str, samples: Sequence[Sample], *, seed: int) -> dict[str, Any]:
-    """Every score of one system on one task.
+def aggregate(task: str, answers: Sequence[Scored], *, seed: int) -> dict[str, Any]:
+    """Every score of one system on one task under one key.
 
     Args:
         task: names the categories, and tells whether the official scorer's means apply.
-        samples: one per question, failed ones included.
+        answers: one per question, failed ones included.
         seed: of the bootstrap.
 
     Returns:
-        ``answerable_f1`` (mean, n, 95 % interval; LoCoMo: micro mean of categories 1 to 4), ``overall_f1`` (traps
-        included; LoCoMo: the official micro mean of all), ``macro_f1`` (mean of the answerable categories' means),
-        ``categories``, ``exact_match``, ``abstention_on_traps``, ``over_refusal`` (share of answerable questions
-        refused), ``evidence_recall`` and ``answer_words``. Each mean is a ``{"mean", "n"}`` pair.
+        ``metric`` (name of the main one), ``answerable_f1`` (its mean, n, 95 % interval; LoCoMo: micro mean of categories
+        1 to 4), ``overall_f1`` (traps included; LoCoMo: the official micro mean of all), ``macro_f1`` (mean of the
+        answerable categories' means), ``answerable`` (every metric and ``consistency`` over the answerable questions),
+        ``categories`` (the same for each), ``abstention_on_traps``, ``false_memory``, ``over_refusal``, ``evidence`` and
+        ``answer_words``. Each mean is a ``{"mean", "n"}`` pair.
     """
-    scored = [sample for sample in samples if sample.status == "ok"]
-    answerable = [sample for sample in scored if not sample.is_trap]
+    scored = [one for one in answers if one.sample.status == "ok"]
+    answerable = [one for one in scored if not one.question.is_trap]
     categories = _categories(task, scored)
     macro = [entry["f1"] for entry in categories if not entry["is_trap"]]
     return {
+        "metric": main_metric(task),
         "answerable_f1": {
-            **_mean(_score(sample) for sample in answerable),
-            "ci95": _interval(answerable, seed),
-            "conversations": len({sample.conversation_id for sample in answerable}),
-            "zero_filled": _mean(_score(sample) for sample in samples if not sample.is_trap)["mean"],
+            **mean(one.main for one in answerable),
+            "ci95": mean_interval([(one.sample.conversation_id, one.main) for one in answerable], seed),
+            "conversations": len({one.sample.conversation_id for one in answerable}),
+            "zero_filled": mean(one.main for one in answers if not one.question.is_trap)["mean"],
         },
-        "overall_f1": {
-            **_mean(_score(sample) for sample in scored),
-            "zero_filled": _mean(_score(sample) for sample in samples)["mean"],
-        },
-        "macro_f1": _mean(macro),
+        "overall_f1": {**mean(one.main for one in scored), "zero_filled": mean(one.main for one in answers)["mean"]},
+        "macro_f1": mean(macro),
+        "answerable": _every_metric(answerable),
         "categories": categories,
-        "exact_match": _mean(exact_match(sample.prediction or "", sample.gold or "") for sample in answerable),
-        "abstention_on_traps": _mean(sample.abstained for sample in scored if sample.is_trap),
-        "over_refusal": _mean(sample.abstained for sample in answerable),
-        "evidence_recall": _evidence_recall(scored),
-        "answer_words": _mean(len((sample.prediction or "").split()) for sample in scored),
+        "abstention_on_traps": mean(one.abstained for one in scored if one.question.is_trap),
+        "false_memory": false_memory(scored),
+        "over_refusal": over_refusal(scored),
+        "evidence": evidence(scored),
+        "answer_words": mean(len((one.sample.prediction or "").split()) for one in scored),
     }
 
 
-def usage(samples: Sequence[Sample]) -> dict[str, Any]:
-    """What the answers cost, over the questions that were answered.
+def evidence(answers: Iterable[Scored]) -> dict[str, Any]:
+    """What was recalled against what holds the answer, over the answerable questions.
 
     Returns:
-        Tokens read and written per question, the share of the conversation so far that was read, and the seconds per
-        question (mean, median, 95th percentile), all for answering alone; ``gates`` is the mean share of each memory layer;
-        ``cut`` is how many questions were asked without the oldest turns, for want of room, and without how many each.
+        ``n`` and ``n_without`` (questions left out: no evidence given, or a turn that does not exist), ``recall`` of all
+        that was read, ``turns`` read on average and their ``corpus_share`` (of the turns said before the question),
+        ``mrr``, and by k ``recall_at`` and ``ndcg_at``.
     """
-    scored = [sample for sample in samples if sample.status == "ok"]
-    seconds = [sample.seconds for sample in scored]
-    layers = sorted({layer for sample in scored for layer in sample.gates})
+    answerable = [one for one in answers if not one.question.is_trap]
+    known = [one for one in answerable if one.known_evidence]
+
+    def average(value: Callable[[Scored], float]) -> float | None:
+        return mean(map(value, known))["mean"]
+
     return {
-        "tokens_read": _mean(sample.tokens_read for sample in scored)["mean"],
-        "tokens_written": _mean(sample.tokens_written for sample in scored)["mean"],
-        "history_share": _mean(s.tokens_read / s.tokens_history for s in scored if s.tokens_history)["mean"],
-        "seconds": {
-            "mean": _mean(seconds)["mean"],
-            "p50": float(np.percentile(seconds, 50)) if seconds else None,
-            "p95": float(np.percentile(seconds, 95)) if seconds else None,
-        },
-        "gates": {layer: _mean(s.gates[layer] for s in scored if layer in s.gates)["mean"] for layer in layers},
-        "cut": {
-            "questions": sum(sample.turns_left_out > 0 for sample in scored),
-            "turns": _mean(s.turns_left_out for s in scored if s.turns_left_out)["mean"],
-        },
+        "n": len(known),
+        "n_without": len(answerable) - len(known),
+        "recall": average(lambda one: _recall(len(one.sample.recalled), one)),
+        "turns": average(lambda one: len(one.sample.recalled)),
+        "corpus_share": mean(
+            len(one.sample.recalled) / one.sample.turns_history for one in known if one.sample.turns_history
+        )["mean"],
+        "mrr": average(lambda one: reciprocal_rank(one.sample.recalled, one.known_evidence)),
+        "recall_at": {str(k): average(partial(_recall, k)) for k in CUTOFFS},
+        "ndcg_at": {str(k): average(partial(_ndcg, k)) for k in CUTOFFS},
     }
 
 
-def always_abstain(task: str, samples: Sequence[Sample]) -> list[Sample]:
-    """The samples of a system that refuses every question.
-
-    It earns the whole of LoCoMo's category 5, 22.5 % of the official mean, so no score is read without this row beside it.
-    """
-    return [
-        replace(
-            sample,
-            status="ok",
-            error=None,
-            prediction=CONTROL_ANSWER,
-            score=score_answer(
-                task,
-                CONTROL_ANSWER,
-                gold=sample.gold,
-                category=sample.category,
-                is_trap=sample.is_trap,
-                abstained=True,
-            ),
-            abstained=True,
-            recalled=(),
-            recalled_lines=(),
-            gates={},
-            tokens_read=0,
-            tokens_written=0,
-            seconds=0.0,
-        )
-        for sample in samples
-    ]
+def _recall(k: int, one: Scored) -> float:
+    return recall_at(one.sample.recalled, one.known_evidence, k)
 
 
-def _categories(task: str, scored: Sequence[Sample]) -> list[dict[str, Any]]:
+def _ndcg(k: int, one: Scored) -> float:
+    return ndcg_at(one.sample.recalled, one.known_evidence, k)
+
+
+def _every_metric(answerable: Sequence[Scored]) -> dict[str, dict[str, Any]]:
+    means = {name: mean(one.metrics[name] for one in answerable) for name in LEXICAL}
+    judged = [one.consistent for one in answerable if one.consistent is not None]
+    return {**means, "consistency": mean(judged)}
+
+
+def _categories(task: str, scored: Sequence[Scored]) -> list[dict[str, Any]]:
     """One entry per category that occurs: LoCoMo's five, LOCCO's periods, or people's own numbers.
 
     Outside LoCoMo a trap carries the category of the fact it imitates, and is counted under traps alone.
     """
     official = task == "locomo"
-    counted = [s for s in scored if s.category is not None and (official or not s.is_trap)]
+    members: dict[int, list[Scored]] = {}
+    for one in scored:
+        category = one.question.category
+        if category is not None and (official or not one.question.is_trap):
+            members.setdefault(category, []).append(one)
     entries = []
-    for category in sorted({sample.category for sample in counted if sample.category is not None}):
-        members = [sample for sample in counted if sample.category == category]
-        mean = _mean(_score(sample) for sample in members)
+    for category in sorted(members):
+        found = members[category]
+        is_trap = official and category == ADVERSARIAL
+        main = mean(one.main for one in found)
         entries.append(
             {
                 "category": category,
                 "name": _category_name(task, category),
-                "is_trap": all(sample.is_trap for sample in members),
-                "n": mean["n"],
-                "f1": mean["mean"],
+                "is_trap": is_trap,
+                "n": main["n"],
+                "f1": main["mean"],
+                "metrics": None if is_trap else _every_metric(found),
             }
         )
     return entries
@@ -146,48 +130,3 @@ def _category_name(task: str, category: int) -> str:
     if task == "locomo":
         return CATEGORY_NAMES[category]
     return f"period {category}" if task.startswith("locco") else f"category {category}"
-
-
-def _evidence_recall(scored: Sequence[Sample]) -> dict[str, Any]:
-    """Share of the evidence turns among those read, over questions with known evidence; ``k`` is how many were read."""
-    known = [sample for sample in scored if sample.evidence and not sample.is_trap]
-    shares = [len(set(sample.evidence) & set(sample.recalled)) / len(set(sample.evidence)) for sample in known]
-    return {**_mean(shares), "k": _mean(len(sample.recalled) for sample in known)["mean"]}
-
-
-def _interval(samples: Sequence[Sample], seed: int) -> list[float] | None:
-    """95 % percentile interval of the mean score, resampling whole conversations; ``None`` for fewer than two.
-
-    Questions about one conversation stand and fall together, so resampling questions would understate the interval.
-    """
-    by_conversation: dict[str, list[float]] = {}
-    for sample in samples:
-        by_conversation.setdefault(sample.conversation_id, []).append(_score(sample))
-    if len(by_conversation) < 2:
-        return None
-    sums = np.array([sum(scores) for scores in by_conversation.values()])
-    counts = np.array([float(len(scores)) for scores in by_conversation.values()])
-
-    def ratio(total: np.ndarray, n: np.ndarray, axis: int = -1) -> np.ndarray:
-        return np.asarray(total.sum(axis=axis) / n.sum(axis=axis))
-
-    result = bootstrap(
-        (sums, counts),
-        ratio,
-        paired=True,
-        vectorized=True,
-        n_resamples=RESAMPLES,
-        method="percentile",
-        rng=np.random.default_rng(seed),
-    )
-    low, high = result.confidence_interval
-    return [float(low), float(high)]
-
-
-def _score(sample: Sample) -> float:
-    return sample.score or 0.0
-
-
-def _mean(values: Iterable[float]) -> dict[str, Any]:
-    listed = [float(value) for value in values]
-    return {"mean": sum(listed) / len(listed) if listed else None, "n": len(listed)}

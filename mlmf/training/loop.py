@@ -294,6 +294,8 @@ class Trainer:
         settings = {name: value for name, value in asdict(self.config).items() if name not in MAY_DIFFER}
         return {
             **settings,
+            # whoever scores the model refuses to do it on these
+            "conversation_ids": [conversation.id for conversation in self.collator.conversations],
             "examples": len(self.examples),
             "examples_fingerprint": self.examples_key,
             "total_steps": self.total_steps,

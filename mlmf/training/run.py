@@ -72,9 +72,10 @@ def run_training(config: TrainConfig) -> Path | None:
     final = trainer.train()
     if trainer.accelerator.is_main_process:
         logger.info("model: %s", final)
-        data = (
-            f"jsonl --data_file {config.data_file}" if config.task == "jsonl" else SCORED_ON.get(config.task, "locco")
-        )
+        # a model is not scored on what it was trained on
+        data = "jsonl --data_file OTHERS.jsonl" if config.task == "jsonl" else SCORED_ON.get(config.task, "locco")
+        if config.task == "locomo":
+            data += " --conversations OTHERS"
         logger.info("score it: python evaluate.py --system mlmf --checkpoint %s --task %s", final, data)
     return final
 

@@ -60,6 +60,10 @@ def test_every_config_in_the_repository_parses(path: Path) -> None:
         ({"checkpoint_base": "x"}, "checkpoint_base is x, but checkpoint is null; give --checkpoint DIR"),
         ({"system": []}, "system is empty"),
         ({"tasks": ","}, "tasks is empty"),
+        ({"success_threshold": 2}, r"success_threshold must be in \[0, 1\], got 2"),
+        ({"predict_only": True, "score_only": True}, "leave nothing to do"),
+        ({"score_only": True, "overwrite": True}, "would discard the answers"),
+        ({"key": "both", "tasks": "locco"}, "key and audit_file are about LoCoMo, got tasks locco"),
         ({"data_file": "x.json", "tasks": ["locomo", "jsonl"]}, "data_file x.json goes with one task"),
     ],
 )

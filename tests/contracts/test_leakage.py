@@ -103,7 +103,7 @@ def run_behind_the_wall(system: Any, tmp_path: Path) -> list[Sample]:
     for method in ("reset", "observe", "answer", "answer_with_gold_evidence"):
         if hasattr(system, method):
             setattr(system, method, wall.around(getattr(system, method)))
-    return Runner("jsonl", 2, len).run(system, conversations, SampleFile(tmp_path, {}))
+    return Runner(2, len).run(system, conversations, SampleFile(tmp_path, {}))
 
 
 @pytest.fixture(scope="module")
@@ -155,7 +155,7 @@ def test_the_wall_stops_a_system_that_cheats(field: str, tmp_path: Path) -> None
     wall_sees += [wall.guard(conversation(name)) for name in ("Anna", "Bertha")]
     for method in ("reset", "observe", "answer"):
         setattr(cheat, method, wall.around(getattr(cheat, method)))
-    samples = Runner("jsonl", 1, len).run(cheat, wall_sees[:1], SampleFile(tmp_path, {}))
+    samples = Runner(1, len).run(cheat, wall_sees[:1], SampleFile(tmp_path, {}))
     assert samples[0].status == "error" and "Leak" in (samples[0].error or "")
 
 

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+import mlmf.evaluation.run as run_module
+from mlmf.config.evaluation import EvalConfig
+from mlmf.config.model import MLMFConfig
+from mlmf.data.jsonl import dump_jsonl
 from mlmf.data.locomo import HOW_TO_GET_LOCOMO, LOCOMO_FILE
 from mlmf.data.tasks import LoadedData, load_task
 from mlmf.errors import UserError
+from mlmf.model import MLMFModel
 from mlmf.paths import find_data
 from mlmf.systems.base import MemorySystem
 from mlmf.types import Answer, Conversation, Query, Question, Session, Turn
@@ -89,3 +97,43 @@ def locomo() -> LoadedData:
     except UserError as error:
         pytest.skip(f"LoCoMo is not here: {error}")
     return load_task("locomo")
+
+
+@pytest.fixture
+def data_file(tmp_path: Path, conversation: Conversation) -> Path:
+    """Two conversations with four questions each in the package's own format."""
+    questions = [replace(q, conversation_id="ben", id=f"ben#{q.index}") for q in conversation.questions]
+    path = tmp_path / "mine.jsonl"
+    dump_jsonl([conversation, make_conversation("ben", questions)], path)
+    return path
+
+
+def config(mine: Path, tmp_path: Path, **changes: Any) -> EvalConfig:
+    """Two text systems with the tiny model on ``mine``, into ``tmp_path / "out"``."""
+    settings = {
+        "system": ["no_memory", "recent_window"],
+        "tasks": "jsonl",
+        "data_file": str(mine),
+        "base_model": "tiny-random",
+        "max_new_tokens": 4,
+        "output_dir": str(tmp_path / "out"),
+    }
+    return EvalConfig(**(settings | changes))
+
+
+@pytest.fixture
+def spy(monkeypatch: pytest.MonkeyPatch) -> SpySystem:
+    """Stands in for whatever system the run asks for."""
+    system = SpySystem({"Question 3?": Answer("I don't know")})
+    monkeypatch.setattr(run_module, "build_system", lambda name, shared: system)
+    return system
+
+
+@pytest.fixture(scope="session")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An untrained memory around the tiny model."""
+    path = tmp_path_factory.mktemp("checkpoint") / "saved"
+    MLMFModel.from_base("tiny-random", MLMFConfig(base_model="tiny-random", c_s=8, node_tokens=8)).save_pretrained(
+        path
+    )
+    return path

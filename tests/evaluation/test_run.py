@@ -6,57 +6,27 @@ import json
 import re
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import mlmf.evaluation.run as run_module
-from mlmf.config.evaluation import EvalConfig
 from mlmf.config.model import MLMFConfig
-from mlmf.data.jsonl import dump_jsonl
 from mlmf.data.locco import FILES, PROBE_FILES
 from mlmf.data.tasks import LoadedData
 from mlmf.errors import UserError
-from mlmf.evaluation.run import run_evaluation, select_questions
+from mlmf.evaluation.provenance import folder_sha256
+from mlmf.evaluation.run import run_evaluation
 from mlmf.evaluation.samples import LOCK_FILE, read_samples, sole_writer
+from mlmf.evaluation.selection import select_questions
 from mlmf.model import MLMFModel
 from mlmf.paths import sha256_of
 from mlmf.tiny import tiny_model, tiny_tokenizer
 from mlmf.types import Answer, Conversation
-from tests.evaluation.conftest import SpySystem, make_conversation
+from tests.evaluation.conftest import SpySystem, config, make_conversation
 
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture
-def data_file(tmp_path: Path, conversation: Conversation) -> Path:
-    """Two conversations with four questions each in the package's own format."""
-    questions = [replace(q, conversation_id="ben", id=f"ben#{q.index}") for q in conversation.questions]
-    path = tmp_path / "mine.jsonl"
-    dump_jsonl([conversation, make_conversation("ben", questions)], path)
-    return path
-
-
-def config(mine: Path, tmp_path: Path, **changes: Any) -> EvalConfig:
-    settings = {
-        "system": ["no_memory", "recent_window"],
-        "tasks": "jsonl",
-        "data_file": str(mine),
-        "base_model": "tiny-random",
-        "max_new_tokens": 4,
-        "output_dir": str(tmp_path / "out"),
-    }
-    return EvalConfig(**(settings | changes))
-
-
-@pytest.fixture
-def spy(monkeypatch: pytest.MonkeyPatch) -> SpySystem:
-    """Stands in for whatever system the run asks for."""
-    system = SpySystem({"Question 3?": Answer("I don't know")})
-    monkeypatch.setattr(run_module, "build_system", lambda name, shared: system)
-    return system
 
 
 def test_a_run_leaves_results_samples_and_a_report(data_file: Path, tmp_path: Path) -> None:
@@ -65,18 +35,18 @@ def test_a_run_leaves_results_samples_and_a_report(data_file: Path, tmp_path: Pa
     out = tmp_path / "out"
     files = (path for path in out.rglob("*") if path.is_file() and path.name != LOCK_FILE)
     names = sorted(path.relative_to(out).as_posix() for path in files)
-    per_system = ["results.json", "samples.jsonl", "settings.json"]
+    per_system = ["results.json", "samples.jsonl", "scores.jsonl", "settings.json"]
     expected = [f"jsonl/{name}/{file}" for name in ("no_memory", "recent_window") for file in per_system]
     assert names == [*expected, "report.md", "results.json"]
     combined = json.loads((out / "results.json").read_text())
-    assert combined == {"schema_version": 1, "results": outcome.results}
+    assert combined == {"schema_version": 2, "results": outcome.results}
     single = json.loads((out / "jsonl" / "recent_window" / "results.json").read_text())
     assert single == outcome.results[1]
     assert list(single) == [
-        "schema_version", "system", "task", "settings", "data", "seeds", "n", "is_limited", "scores", "controls",
-        "usage", "versions", "git_commit", "created_at",
+        "schema_version", "system", "task", "settings", "scoring", "data", "trained_on", "seeds", "n", "is_limited", "keys",
+        "usage", "ratios_to_full_context", "versions", "git_commit", "created_at",
     ]  # fmt: skip
-    assert single["n"] == {"original": 8, "effective": 8, "failed": 0}
+    assert single["n"] == {"original": 8, "effective": 8, "answers": 8, "failed": 0}
     assert single["settings"] == json.loads((out / "jsonl" / "recent_window" / "settings.json").read_text())
     assert single["data"]["source"] == "mine.jsonl"
     assert re.fullmatch("[0-9a-f]{64}", single["data"]["sha256"])
@@ -88,14 +58,14 @@ def test_the_same_run_twice_gives_the_same_scores(data_file: Path, tmp_path: Pat
     first, second = (
         run_evaluation(config(data_file, tmp_path, output_dir=str(tmp_path / name))).results for name in ("a", "b")
     )
-    assert [entry["scores"] for entry in first] == [entry["scores"] for entry in second]
+    assert [entry["keys"] for entry in first] == [entry["keys"] for entry in second]
 
 
 def test_a_limited_run_is_stamped_everywhere(data_file: Path, tmp_path: Path, spy: SpySystem) -> None:
     outcome = run_evaluation(config(data_file, tmp_path, system="no_memory", limit=5))
     assert (tmp_path / "out" / "report.md").read_text().splitlines()[0] == "SMOKE, n=5 of 8"
     assert outcome.results[0]["is_limited"] is True
-    assert outcome.results[0]["n"] == {"original": 8, "effective": 5, "failed": 0}
+    assert outcome.results[0]["n"] == {"original": 8, "effective": 5, "answers": 5, "failed": 0}
     # lifting the limit continues the same run
     spy.calls.clear()
     outcome = run_evaluation(config(data_file, tmp_path, system="no_memory"))
@@ -127,7 +97,7 @@ def test_too_many_failures_fail_the_run_and_are_reported(data_file: Path, tmp_pa
     settings = {"system": "no_memory", "batch_size": 1}
     outcome = run_evaluation(config(data_file, tmp_path, **settings))
     assert outcome.exit_code == 1
-    scores = outcome.results[0]["scores"]["answerable_f1"]
+    scores = outcome.results[0]["keys"]["raw"]["scores"]["answerable_f1"]
     assert (scores["n"], scores["mean"], scores["zero_filled"]) == (4, 0.5, pytest.approx(1 / 3))
     report = (tmp_path / "out" / "report.md").read_text()
     assert "2 of 8 questions failed and are left out of its means; counted as zero, answerable F1 is 0.333" in report
@@ -142,8 +112,8 @@ def test_a_limited_report_in_a_fuller_folder_is_about_the_limit_alone(
     outcome = run_evaluation(config(data_file, tmp_path, system="no_memory", limit=3))
     assert spy.calls == []
     entry = outcome.results[0]
-    assert entry["n"] == {"original": 8, "effective": 3, "failed": 0}
-    scores = entry["scores"]
+    assert entry["n"] == {"original": 8, "effective": 3, "answers": 3, "failed": 0}
+    scores = entry["keys"]["raw"]["scores"]
     # of the three answers "a cat" one is right; the only trap of the conversation comes fourth
     assert (scores["answerable_f1"]["n"], scores["answerable_f1"]["mean"]) == (3, pytest.approx(1 / 3))
     assert (scores["abstention_on_traps"]["n"], scores["answerable_f1"]["conversations"]) == (0, 1)
@@ -170,7 +140,7 @@ def test_an_output_dir_that_cannot_be_made_is_refused_before_anything_is_loaded(
     data_file: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").touch()
-    monkeypatch.setattr(run_module, "load_task", lambda *_, **__: pytest.fail("data was loaded"))
+    monkeypatch.setattr(run_module, "load_from_config", lambda *_, **__: pytest.fail("data was loaded"))
     with pytest.raises(UserError, match=f"output_dir {tmp_path / name}: {tmp_path / 'file'} is not a folder"):
         run_evaluation(config(data_file, tmp_path, output_dir=str(tmp_path / name)))
 
@@ -227,16 +197,6 @@ def test_bad_input_is_one_error_and_leaves_nothing(
     assert not (tmp_path / "out").exists()
 
 
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An untrained memory around the tiny model."""
-    path = tmp_path_factory.mktemp("checkpoint") / "saved"
-    MLMFModel.from_base("tiny-random", MLMFConfig(base_model="tiny-random", c_s=8, node_tokens=8)).save_pretrained(
-        path
-    )
-    return path
-
-
 def test_a_checkpoint_answers_as_memory_and_as_the_same_model_without_it(
     data_file: Path, tmp_path: Path, checkpoint: Path
 ) -> None:
@@ -254,7 +214,7 @@ def test_a_checkpoint_answers_as_memory_and_as_the_same_model_without_it(
     # with memory or without, nothing but the question is in the prompt
     assert memory["usage"]["tokens_read"] == without["usage"]["tokens_read"] < everything["usage"]["tokens_read"]
     assert sum(memory["usage"]["gates"].values()) == pytest.approx(1, abs=1e-3)
-    assert memory["scores"]["evidence_recall"]["k"] > 0
+    assert memory["keys"]["raw"]["scores"]["evidence"]["turns"] > 0
     assert memory["settings"]["checkpoint_sha256"] == without["settings"]["checkpoint_sha256"] is not None
 
 
@@ -275,7 +235,7 @@ def test_a_checkpoint_on_a_local_base_model_is_told_where_that_is(data_file: Pat
 
 
 def test_a_folder_that_is_no_checkpoint_is_refused(data_file: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="holds no tokenizer"):
+    with pytest.raises(UserError, match=r"no checkpoint at .*config\.json is missing"):
         run_evaluation(config(data_file, tmp_path, system="mlmf", checkpoint=str(tmp_path)))
 
 
@@ -286,13 +246,13 @@ def test_a_retrained_checkpoint_is_another_setting(tmp_path: Path) -> None:
     for content in (b"one", b"two", b"one"):
         weights.write_bytes(content)
         (tmp_path / "README.md").write_text(f"card {len(digests)}")
-        digests.append(run_module._folder_sha256(tmp_path))
+        digests.append(folder_sha256(tmp_path))
     assert digests[0] == digests[2] != digests[1]
 
 
 def test_chosen_conversations_are_the_whole_run(data_file: Path, tmp_path: Path, spy: SpySystem) -> None:
     outcome = run_evaluation(config(data_file, tmp_path, system="no_memory", conversations=["ben"]))
-    assert outcome.results[0]["n"] == {"original": 8, "effective": 4, "failed": 0}
+    assert outcome.results[0]["n"] == {"original": 8, "effective": 4, "answers": 4, "failed": 0}
     assert (tmp_path / "out" / "report.md").read_text().startswith("SMOKE, n=4 of 8\n")
     samples = read_samples(tmp_path / "out" / "jsonl" / "no_memory" / "samples.jsonl")
     assert {sample.conversation_id for sample in samples} == {"ben"}

@@ -14,16 +14,16 @@ SETTINGS = {"system": "spy", "seed": 0, "window_tokens": None}
 
 def sample(index: int, **changes: object) -> Sample:
     # the line separator U+2028 ends a line for str.splitlines, not in JSON Lines
-    values = {"prediction": "un caf\u00e9 \u2028 noir", "gates": {"working": 1.0}, "recalled": ("a",), "score": 0.5}
-    return Sample("c", index, f"c#{index}", "Who?", "gold", 1, False, **(values | changes))  # type: ignore[arg-type]
+    values = {"prediction": "un caf\u00e9 \u2028 noir", "gates": {"working": 1.0}, "recalled": ("a",)}
+    return Sample("c", index, f"c#{index}", "Who?", **(values | changes))  # type: ignore[arg-type]
 
 
 def test_samples_come_back_as_they_were(tmp_path: Path) -> None:
     file = SampleFile(tmp_path, SETTINGS)
     file.append([sample(0), sample(1)])
-    file.append([sample(2, status="error", error="why", prediction=None, score=None)])
+    file.append([sample(2, status="error", error="why", prediction=None)])
     assert read_samples(file.path) == [
-        sample(0), sample(1), sample(2, status="error", error="why", prediction=None, score=None),
+        sample(0), sample(1), sample(2, status="error", error="why", prediction=None),
     ]  # fmt: skip
 
 
@@ -38,7 +38,7 @@ def test_a_line_cut_by_an_interruption_is_dropped_and_the_file_continues_cleanly
     # cut within the two bytes of an accented letter
     path.write_bytes(path.read_bytes().rpartition("\u00e9".encode())[0] + b"\xc3")
     file = SampleFile(tmp_path, SETTINGS)
-    assert list(file.finished) == [("c", 0)]
+    assert list(file.finished) == [("c", 0, 0)]
     file.append([sample(1)])
     assert read_samples(path) == [sample(0), sample(1)]
 
@@ -46,7 +46,7 @@ def test_a_line_cut_by_an_interruption_is_dropped_and_the_file_continues_cleanly
 def test_failed_samples_are_asked_again(tmp_path: Path) -> None:
     SampleFile(tmp_path, SETTINGS).append([sample(0), sample(1, status="error", error="why")])
     file = SampleFile(tmp_path, SETTINGS)
-    assert list(file.finished) == [("c", 0)]
+    assert list(file.finished) == [("c", 0, 0)]
     file.append([sample(1)])
     assert read_samples(file.path) == [sample(0), sample(1)]
 
@@ -65,7 +65,7 @@ def test_overwrite_starts_anew(tmp_path: Path) -> None:
     assert file.finished == {}
     file.append([sample(5)])
     assert read_samples(file.path) == [sample(5)]
-    assert list(SampleFile(tmp_path, SETTINGS | {"seed": 1}).finished) == [("c", 5)]
+    assert list(SampleFile(tmp_path, SETTINGS | {"seed": 1}).finished) == [("c", 5, 0)]
 
 
 @pytest.mark.parametrize("content", [None, "{broken"])

@@ -1,133 +1,102 @@
-"""Means, denominators and intervals over hand-made samples whose figures can be worked out on paper."""
+"""Means and denominators over hand-made answers whose figures can be worked out on paper."""
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
 import pytest
 
 from mlmf.data.tasks import LoadedData
-from mlmf.evaluation.samples import Sample
-from mlmf.evaluation.scores import CONTROL_ANSWER, aggregate, always_abstain, usage
-
-
-def sample(index: int, score: float | None, *, conversation: str = "c", **changes: Any) -> Sample:
-    values = {"gold": "gold", "category": 1, "is_trap": False, "prediction": "some words", "score": score}
-    return Sample(conversation, index, f"{conversation}#{index}", "Who?", **(values | changes))
-
-
-def failed(index: int, **changes: Any) -> Sample:
-    return sample(index, None, status="error", error="why", prediction=None, **changes)
-
+from mlmf.evaluation.consistency import LexicalJudge
+from mlmf.evaluation.plan import ask_once
+from mlmf.evaluation.runner import blank_sample
+from mlmf.evaluation.scored import CONTROL_ANSWER, always_abstain, score_samples
+from mlmf.evaluation.scores import aggregate
+from tests.evaluation.answers import answer
 
 LOCCO = [
-    sample(0, 1.0, category=1, prediction="Gold"),
-    sample(1, 0.5, category=1),
-    sample(2, 0.0, category=2, abstained=True),
-    sample(3, 1.0, category=2, gold=None, is_trap=True, abstained=True),
-    sample(4, 0.0, category=2, gold=None, is_trap=True),
-    failed(5, category=1),
+    answer(0, "Gold"),
+    answer(1, "gold or silver tin"),  # 0.4
+    answer(2, "I don't know", category=2),
+    answer(3, "I don't know", category=2, answer=None, is_trap=True, lure="tin"),
+    answer(4, "A tin one.", category=2, answer=None, is_trap=True, lure="tin"),
+    answer(5, "", category=2, answer=None, is_trap=True),
+    answer(6, None),
 ]
 
 
 def test_means_leave_failures_out_and_zero_filled_ones_do_not() -> None:
     scores = aggregate("locco", LOCCO, seed=0)
-    assert scores["answerable_f1"]["mean"] == pytest.approx(0.5)
+    assert scores["metric"] == "f1"
+    assert scores["answerable_f1"]["mean"] == pytest.approx(1.4 / 3)
     assert scores["answerable_f1"]["n"] == 3
-    assert scores["answerable_f1"]["zero_filled"] == pytest.approx(1.5 / 4)
-    assert scores["overall_f1"] == {"mean": pytest.approx(0.5), "n": 5, "zero_filled": pytest.approx(2.5 / 6)}
-    assert scores["exact_match"] == {"mean": pytest.approx(1 / 3), "n": 3}
-    assert scores["abstention_on_traps"] == {"mean": 0.5, "n": 2}
+    assert scores["answerable_f1"]["zero_filled"] == pytest.approx(1.4 / 4)
+    assert scores["overall_f1"] == {"mean": pytest.approx(2.4 / 6), "n": 6, "zero_filled": pytest.approx(2.4 / 7)}
+    assert scores["answerable"]["em"] == {"mean": pytest.approx(1 / 3), "n": 3}
+    assert scores["answerable"]["success"] == {"mean": pytest.approx(1 / 3), "n": 3}
+    # the second answer contains the gold one
+    assert scores["answerable"]["consistency"] == {"mean": pytest.approx(2 / 3), "n": 3}
     assert scores["over_refusal"] == {"mean": pytest.approx(1 / 3), "n": 3}
 
 
-def test_traps_of_a_period_do_not_count_in_it() -> None:
+def test_traps_are_apart_and_silence_is_neither_abstention_nor_claim() -> None:
     scores = aggregate("locco", LOCCO, seed=0)
+    assert scores["abstention_on_traps"] == {"mean": pytest.approx(1 / 3), "n": 3}
+    assert scores["false_memory"] == {
+        "mean": pytest.approx(1 / 3), "n": 3, "claims": 1, "lure_hits": 1, "n_lures": 2, "lure_rate": 0.5,
+    }  # fmt: skip
     assert [(c["name"], c["n"], c["f1"]) for c in scores["categories"]] == [
-        ("period 1", 2, 0.75), ("period 2", 1, 0.0),
+        ("period 1", 2, pytest.approx(0.7)), ("period 2", 1, 0.0),
     ]  # fmt: skip
-    assert scores["macro_f1"] == {"mean": 0.375, "n": 2}
+    assert scores["macro_f1"] == {"mean": pytest.approx(0.35), "n": 2}
 
 
 def test_locomo_names_its_categories_and_keeps_the_fifth_out_of_the_answerable() -> None:
-    samples = [
-        sample(0, 0.2, category=1),
-        sample(1, 0.6, category=2),
-        sample(2, 0.4, category=2),
-        sample(3, 1.0, category=5, is_trap=True, gold=None, abstained=True),
+    answers = [
+        answer(0, "gold", task="locomo"),
+        answer(1, "tin", category=2, task="locomo"),
+        answer(2, "gold", category=2, task="locomo"),
+        answer(3, "Not mentioned", category=5, is_trap=True, answer=None, task="locomo"),
     ]
-    scores = aggregate("locomo", samples, seed=0)
-    assert [(c["category"], c["name"], c["n"]) for c in scores["categories"]] == [
-        (1, "multi-hop", 1), (2, "temporal", 2), (5, "adversarial", 1),
+    scores = aggregate("locomo", answers, seed=0)
+    assert scores["metric"] == "f1_official"
+    assert [(c["category"], c["name"], c["n"], c["is_trap"]) for c in scores["categories"]] == [
+        (1, "multi-hop", 1, False), (2, "temporal", 2, False), (5, "adversarial", 1, True),
     ]  # fmt: skip
-    assert scores["answerable_f1"]["mean"] == pytest.approx(0.4)
-    assert scores["macro_f1"]["mean"] == pytest.approx(0.35)
-    assert scores["overall_f1"]["mean"] == pytest.approx(0.55)
+    assert scores["answerable_f1"]["mean"] == pytest.approx(2 / 3)
+    assert scores["macro_f1"]["mean"] == pytest.approx(0.75)
+    assert scores["overall_f1"]["mean"] == pytest.approx(0.75)
 
 
-def test_evidence_recall_is_over_questions_with_evidence() -> None:
-    samples = [
-        sample(0, 0.0, evidence=("a", "b"), recalled=("b", "c", "d")),
-        sample(1, 0.0, evidence=("a",), recalled=("a",)),
-        sample(2, 0.0, recalled=("a", "b", "c", "d")),
-        sample(3, 0.0, evidence=("a",), recalled=("a",), is_trap=True),
+def test_evidence_is_over_answerable_questions_whose_evidence_is_known() -> None:
+    answers = [
+        answer(0, "x", evidence=("a", "b"), recalled=("c", "b", "d"), turns_history=10),
+        answer(1, "x", evidence=("a",), recalled=("a",), turns_history=10),
+        answer(2, "x", recalled=("a", "b", "c", "d"), turns_history=10),
+        answer(3, "x", evidence=("a",), evidence_status="partly_unresolved", recalled=("a",)),
+        answer(4, "x", evidence=("a",), recalled=("a",), is_trap=True, answer=None),
+        answer(5, None, evidence=("a",)),
     ]
-    assert aggregate("locco", samples, seed=0)["evidence_recall"] == {"mean": 0.75, "n": 2, "k": 2.0}
+    found = aggregate("locco", answers, seed=0)["evidence"]
+    assert (found["n"], found["n_without"]) == (2, 2)
+    assert (found["recall"], found["turns"], found["corpus_share"]) == (0.75, 2.0, pytest.approx(0.2))
+    assert found["mrr"] == 0.75
+    assert found["recall_at"] == {"1": 0.5, "5": 0.75, "10": 0.75, "20": 0.75}
+    assert found["ndcg_at"]["1"] == 0.5
 
 
 def test_nothing_to_average_is_none_never_zero() -> None:
-    scores = aggregate("locco", [failed(0)], seed=0)
+    scores = aggregate("locco", [answer(0, None)], seed=0)
     assert scores["answerable_f1"]["mean"] is None
     assert scores["answerable_f1"]["zero_filled"] == 0.0
-    assert scores["evidence_recall"] == {"mean": None, "n": 0, "k": None}
-    assert usage([failed(0)])["seconds"] == {"mean": None, "p50": None, "p95": None}
+    assert scores["evidence"]["recall"] is None
+    assert scores["false_memory"]["mean"] is scores["false_memory"]["lure_rate"] is None
 
 
-def test_the_interval_resamples_conversations_and_is_seeded() -> None:
-    # within a conversation all scores agree, so resampling questions would give a much narrower interval
-    samples = [sample(i, value, conversation=f"c{value}") for value in (0.0, 0.5, 1.0) for i in range(100)]
-    low, high = aggregate("locco", samples, seed=3)["answerable_f1"]["ci95"]
-    rng = np.random.default_rng(0)
-    means = rng.choice([0.0, 0.5, 1.0], size=(20_000, 3)).mean(axis=1)
-    assert (low, high) == pytest.approx(tuple(np.percentile(means, [2.5, 97.5])), abs=0.17)
-    assert high - low > 0.6
-    assert aggregate("locco", samples, seed=3)["answerable_f1"]["ci95"] == [low, high]
-
-
-def test_the_interval_weighs_conversations_by_their_questions() -> None:
-    large = [sample(i, 1.0, conversation="large") for i in range(99)]
-    scores = aggregate("locco", [*large, sample(0, 0.0, conversation="small")], seed=0)["answerable_f1"]
-    assert scores["mean"] == pytest.approx(0.99)
-    assert scores["ci95"] == [0.0, 1.0]
-    assert scores["conversations"] == 2
-
-
-def test_one_conversation_has_no_interval() -> None:
-    assert aggregate("locco", LOCCO, seed=0)["answerable_f1"]["ci95"] is None
-
-
-def test_usage_is_per_answered_question() -> None:
-    samples = [
-        sample(0, 0.0, tokens_read=10, tokens_written=2, tokens_history=100, seconds=1.0, gates={"working": 0.2}),
-        sample(1, 0.0, tokens_read=30, tokens_written=4, tokens_history=100, seconds=3.0, gates={"working": 0.4}),
-        failed(2, tokens_history=100),
-    ]
-    cost = usage(samples)
-    assert (cost["tokens_read"], cost["tokens_written"], cost["history_share"]) == (20.0, 3.0, pytest.approx(0.2))
-    assert cost["seconds"] == {"mean": 2.0, "p50": 2.0, "p95": pytest.approx(2.9)}
-    assert cost["gates"] == {"working": pytest.approx(0.3)}
-
-
-def test_the_control_of_always_abstaining_on_locomo(locomo: LoadedData) -> None:
-    questions = [question for conversation in locomo.conversations for question in conversation.questions]
-    samples = [
-        Sample(q.conversation_id, q.index, q.id, q.text, q.answer, q.category, q.is_trap, prediction="x", score=0.0)
-        for q in questions
-    ]
-    control = always_abstain("locomo", samples)
+def test_the_control_of_always_abstaining_needs_no_system(locomo: LoadedData) -> None:
+    asks = [blank_sample(ask) for conversation in locomo.conversations for ask in ask_once(conversation)]
+    control = always_abstain(asks)
     assert {one.prediction for one in control} == {CONTROL_ANSWER}
-    scores = aggregate("locomo", control, seed=0)
+    answers = score_samples("locomo", control, locomo.conversations, judge=LexicalJudge(), success_threshold=0.5)
+    scores = aggregate("locomo", answers, seed=0)
     assert scores["overall_f1"]["mean"] == pytest.approx(0.226, abs=5e-4)
     assert scores["overall_f1"]["n"] == 1986
     assert scores["answerable_f1"]["mean"] < 0.003
@@ -135,3 +104,8 @@ def test_the_control_of_always_abstaining_on_locomo(locomo: LoadedData) -> None:
     assert [c["n"] for c in scores["categories"]] == [282, 321, 96, 841, 446]
     assert scores["categories"][-1]["f1"] == 1.0
     assert scores["over_refusal"]["mean"] == 1.0
+    assert scores["false_memory"]["claims"] == scores["false_memory"]["lure_hits"] == 0
+    assert scores["false_memory"]["n_lures"] == 444
+    # four questions without evidence, and three that name a turn which does not exist
+    assert scores["evidence"]["n"] + scores["evidence"]["n_without"] == 1540
+    assert scores["evidence"]["n_without"] == 7

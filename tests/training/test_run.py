@@ -11,6 +11,7 @@ import pytest
 from mlmf import checkpoint
 from mlmf.config.model import LoraSettings, MLMFConfig
 from mlmf.config.training import TrainConfig
+from mlmf.data.jsonl import load_jsonl
 from mlmf.errors import UserError
 from mlmf.training.run import load_conversations, run_training
 
@@ -31,6 +32,8 @@ def test_from_a_file_of_conversations_to_a_checkpoint(
     assert checkpoint.read_config(final).base_model == "tiny-random"
     facts = checkpoint.read_metadata(final)["training"]
     assert (facts["task"], facts["examples"], facts["total_steps"]) == ("jsonl", 10, 2)
+    # evaluate.py refuses to score it on these
+    assert facts["conversation_ids"] == [conversation.id for conversation in load_jsonl(data_file)]
     again = make_config(data_file=str(data_file), init_from=str(final), max_steps=1, output_dir=str(tmp_path / "more"))
     assert run_training(again) == tmp_path / "more" / "final"
 

@@ -1,0 +1,88 @@
+"""Is an answer consistent with the gold one? Lexical rules by default; a language model or a trained judge plugs in.
+
+How often the judge itself is right is a property of the judge. :func:`judge_accuracy` measures it on answers that people
+labelled, and it is reported apart: it is no figure of any memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from mlmf.data.reading import ExactRecord, NonBlank, Text, checked, json_lines, read_text
+from mlmf.errors import UserError
+from mlmf.evaluation.robust import contains_answer, f1_robust
+
+
+class ConsistencyJudge(Protocol):
+    """What a judge is: a name for the report, and one verdict on one answer."""
+
+    @property
+    def name(self) -> str:
+        """What results call it."""
+
+    def is_consistent(self, question: str, gold: str, answer: str) -> bool:
+        """Whether ``answer`` says what ``gold`` says."""
+
+
+@dataclass(frozen=True, slots=True)
+class LexicalJudge:
+    """Consistent is an answer whose robust F1 reaches ``threshold``, or in which the gold answer stands as it is."""
+
+    threshold: float = 0.5
+    name: str = "lexical"
+
+    def is_consistent(self, question: str, gold: str, answer: str) -> bool:
+        """Judge by the words of the two answers; the question is not read."""
+        return f1_robust(answer, gold) >= self.threshold or contains_answer(answer, gold)
+
+
+class LabelledAnswer(ExactRecord):
+    """A line of a labelled sample: an answer, and whether a person found it consistent with the gold one."""
+
+    question: NonBlank
+    gold: NonBlank
+    answer: Text
+    is_consistent: bool
+
+
+def load_labels(path: str | Path) -> list[LabelledAnswer]:
+    """Read a labelled sample, JSON Lines with the fields of :class:`LabelledAnswer`.
+
+    Raises:
+        UserError: no such file, an empty one, or a malformed line.
+    """
+    path = Path(path)
+    labels = [checked(LabelledAnswer, value, where) for where, value in json_lines(read_text(path), path.name)]
+    if not labels:
+        raise UserError(f"{path}: holds no labelled answer")
+    return labels
+
+
+def judge_accuracy(judge: ConsistencyJudge, labels: Sequence[LabelledAnswer]) -> dict[str, Any]:
+    """How often a judge agrees with people.
+
+    Returns:
+        ``judge``, ``n``, ``accuracy``, and apart ``accuracy_consistent`` and ``accuracy_inconsistent`` with their ``n``:
+        a judge that accepts everything is right on all of the first and on none of the second.
+    """
+    agrees: dict[bool, list[bool]] = {True: [], False: []}
+    for label in labels:
+        verdict = judge.is_consistent(label.question, label.gold, label.answer)
+        agrees[label.is_consistent].append(verdict == label.is_consistent)
+    every = agrees[True] + agrees[False]
+    return {
+        "judge": judge.name,
+        "n": len(every),
+        "accuracy": _share(every),
+        "n_consistent": len(agrees[True]),
+        "accuracy_consistent": _share(agrees[True]),
+        "n_inconsistent": len(agrees[False]),
+        "accuracy_inconsistent": _share(agrees[False]),
+    }
+
+
+def _share(values: Sequence[bool]) -> float | None:
+    return sum(values) / len(values) if values else None

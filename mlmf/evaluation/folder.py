@@ -1,0 +1,75 @@
+"""The output folder, which several runs may fill: what lies where, and what all of them together have found.
+
+Files::
+
+    results.json                      all tasks and systems that were scored into this folder
+    report.md                         the same for people, with sample answers
+    <task>/<system>/samples.jsonl     one line per answer, written as it is given
+    <task>/<system>/settings.json     what those answers were made with
+    <task>/<system>/scores.jsonl      one line per answer and key, beside its gold side
+    <task>/<system>/results.json      the scores
+    <task>/<system>/.lock             held while a run writes there
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+
+from mlmf.evaluation.results import SCHEMA_VERSION
+from mlmf.evaluation.samples import LOCK_FILE, read_samples
+
+logger = logging.getLogger(__name__)
+
+Results = dict[str, Any]
+
+
+@contextmanager
+def summary_lock(output_dir: Path) -> Iterator[None]:
+    """Wait until no other run writes the summary in the folder itself, and keep others out meanwhile."""
+    output_dir.mkdir(parents=True, exist_ok=True)
+    with FileLock(output_dir / LOCK_FILE):
+        yield
+
+
+def all_results(output_dir: Path, own: Sequence[Results]) -> list[Results]:
+    """The results of this run, in its order, then those that other runs left in the folder, by task and system.
+
+    A file of another schema version is passed over, and that is logged.
+    """
+    ours = {(entry["task"], entry["system"]) for entry in own}
+    others = []
+    for path in sorted(output_dir.glob("*/*/results.json")):
+        if (path.parent.parent.name, path.parent.name) in ours:
+            continue
+        entry = json.loads(path.read_text(encoding="utf-8"))
+        if entry.get("schema_version") == SCHEMA_VERSION:
+            others.append(entry)
+        else:
+            logger.warning("%s: of another version of mlmf, left out of the summary", path)
+    return [*own, *others]
+
+
+def read_answers(folder: Path) -> list[dict[str, Any]]:
+    """The lines of ``scores.jsonl``, each with ``question``, ``prediction``, ``error`` and ``recalled_lines`` of its answer."""
+    samples = {sample.key: sample for sample in read_samples(folder / "samples.jsonl")}
+    rows = []
+    for line in (folder / "scores.jsonl").read_text(encoding="utf-8").split("\n")[:-1]:
+        row = json.loads(line)
+        sample = samples[row["conversation_id"], row["index"], row["period"] or 0]
+        rows.append(
+            row
+            | {
+                "question": sample.question,
+                "prediction": sample.prediction,
+                "error": sample.error,
+                "recalled_lines": sample.recalled_lines,
+            }
+        )
+    return rows

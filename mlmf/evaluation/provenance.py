@@ -1,0 +1,88 @@
+"""What answers were made with, so that answers of different settings never mix, and how their histories are measured."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import torch
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
+
+from mlmf.base_model import TINY, resolve_base
+from mlmf.config.evaluation import EvalConfig
+from mlmf.data.tasks import LoadedData
+from mlmf.errors import UserError
+from mlmf.paths import sha256_of
+from mlmf.systems.build import system_settings
+from mlmf.tiny import tiny_tokenizer
+
+
+def answer_settings(system: str, config: EvalConfig, data: LoadedData) -> dict[str, Any]:
+    """Everything that may change an answer. Batch size, device and limit do not; text systems share the prompt settings."""
+    settings: dict[str, Any] = {
+        "system": system,
+        "task": data.task,
+        "data_sha256": data.sha256,
+        "probes_sha256": data.probes_sha256,
+        "captions": config.captions,
+        "retention": config.retention,
+        "max_new_tokens": config.max_new_tokens,
+        "seed": config.seed,
+        "checkpoint_sha256": None,
+        "checkpoint_base": None,
+    }
+    if uses_checkpoint(system, config):
+        assert config.checkpoint is not None
+        settings["checkpoint_sha256"] = folder_sha256(Path(config.checkpoint))
+        if config.checkpoint_base is not None:
+            # the last part only: results name no place on the machine they come from
+            settings["checkpoint_base"] = Path(config.checkpoint_base).name
+    settings |= system_settings(system, config)
+    return settings
+
+
+def uses_checkpoint(system: str, config: EvalConfig) -> bool:
+    """Whether a system answers with the trained checkpoint, as memory or as a language model alone."""
+    return config.checkpoint is not None and (system == "mlmf" or config.answer_model == "checkpoint")
+
+
+def folder_sha256(folder: Path) -> str:
+    """One sha256 over the names and contents of a checkpoint's files."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        if path.suffix in (".json", ".safetensors"):
+            digest.update(f"{path.relative_to(folder).as_posix()} {sha256_of(path)}\n".encode())
+    return digest.hexdigest()
+
+
+def token_counter(config: EvalConfig) -> Callable[[str], int]:
+    """Counts the tokens of a conversation, the same for every system of a run.
+
+    Raises:
+        UserError: the checkpoint or the base model brings no tokenizer.
+    """
+    source = f"{config.checkpoint}/tokenizer" if config.checkpoint else resolve_base(config.base_model)
+    tokenizer: PreTrainedTokenizerBase
+    if source == TINY:
+        tokenizer = tiny_tokenizer()
+    elif not Path(source).is_dir():
+        raise UserError(f"checkpoint {config.checkpoint}: holds no tokenizer, so train.py did not save it")
+    else:
+        tokenizer = AutoTokenizer.from_pretrained(source)
+    return lambda text: len(tokenizer(text, add_special_tokens=False).input_ids)
+
+
+def memory_in_use() -> int:
+    """Bytes: the peak of the CUDA device since :func:`forget_peak`, or what the process holds now where there is none."""
+    if torch.cuda.is_available():
+        return int(torch.cuda.max_memory_allocated())
+    return int(psutil.Process().memory_info().rss)
+
+
+def forget_peak() -> None:
+    """Start measuring the peak of the CUDA device anew, for the next system."""
+    if torch.cuda.is_available():
+        torch.cuda.reset_peak_memory_stats()

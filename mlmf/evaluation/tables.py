@@ -1,0 +1,207 @@
+"""The tables of an evaluation as plain cells: one row per system, one column per measure, the control in the last row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mlmf.data.locco import PERIODS
+from mlmf.evaluation.metrics import LEXICAL
+
+CONTROL = "always abstain"
+Results = Mapping[str, Any]
+Grid = tuple[list[str], list[list[str]]]
+
+
+def main_grid(results: Sequence[Results], key: str) -> Grid:
+    """The measures of the systems on one task under one key, then the row of the always-abstain control."""
+    header = [
+        "system", "answerable F1", "95 % interval", "F1 with traps", "abstains on traps", "wrongly refused",
+        "claims on traps", "trap answers", "evidence recall", "tokens read", "history read", "seconds each", "n", "failed",
+    ]  # fmt: skip
+    rows = [[entry["system"], *_scores(entry["keys"][key]["scores"]), *_costs(entry, key)] for entry in results]
+    control = results[0]["keys"][key]["controls"]["always_abstain"]
+    rows.append([CONTROL, *_scores(control)[:-1], "-", "0", "0.0 %", "-", "-", "-"])
+    return header, rows
+
+
+def short_grid(results: Sequence[Results], key: str) -> Grid:
+    """The columns of :func:`main_grid` that fit beside each other on a terminal of 80 columns."""
+    header, rows = main_grid(results, key)
+    names = [
+        "system", "answerable F1", "95 % interval", "abstains on traps", "wrongly refused", "tokens read",
+        "seconds each", "n",
+    ]  # fmt: skip
+    kept = [header.index(name) for name in names]
+    # the title above the table says that F1 is over the answerable questions
+    short = [name.removeprefix("answerable ") for name in names]
+    return short, [[row[number] for number in kept] for row in rows]
+
+
+def category_grid(results: Sequence[Results], key: str) -> Grid:
+    """F1 by category, the data's own number beside the name, since its names are often mixed up."""
+    tables = [(entry["system"], entry["keys"][key]["scores"]) for entry in results]
+    tables.append((CONTROL, results[0]["keys"][key]["controls"]["always_abstain"]))
+    named = {
+        category["category"]: f"{_label(category)} (n={category['n']:,})"
+        for _, scores in reversed(tables[:-1])
+        for category in scores["categories"]
+    }
+    rows = []
+    for system, scores in tables:
+        means = {category["category"]: category["f1"] for category in scores["categories"]}
+        cells = [number(means.get(category)) for category in sorted(named)]
+        rows.append([system, *cells, number(scores["macro_f1"]["mean"])])
+    return ["system", *(named[category] for category in sorted(named)), "macro"], rows
+
+
+def metric_grid(results: Sequence[Results], key: str) -> Grid:
+    """Every metric over the answerable questions; each is another quantity, so none is compared across columns."""
+    names = [*LEXICAL, "consistency"]
+    main = results[0]["keys"][key]["scores"]["metric"]
+    tables = [(entry["system"], entry["keys"][key]["scores"]) for entry in results]
+    tables.append((CONTROL, results[0]["keys"][key]["controls"]["always_abstain"]))
+    rows = [
+        [
+            system,
+            number(scores["answerable_f1"]["mean"]),
+            *(number(scores["answerable"][name]["mean"]) for name in names),
+            number(scores["answer_words"]["mean"]),
+            f"{scores['answerable_f1']['n']:,}",
+        ]
+        for system, scores in tables
+    ]
+    return ["system", main, *names, "words", "n"], rows
+
+
+def evidence_grid(results: Sequence[Results], key: str) -> Grid:
+    """How well the turns that hold the answer were found, and what share of all turns was read for it."""
+    found = [(entry["system"], entry["keys"][key]["scores"]["evidence"]) for entry in results]
+    cutoffs = list(found[0][1]["recall_at"])
+    header = [
+        "system",
+        *(f"recall@{k}" for k in cutoffs),
+        "MRR",
+        f"NDCG@{cutoffs[-1]}",
+        "turns",
+        "of all",
+        "n",
+        "without",
+    ]
+    rows = [
+        [
+            system,
+            *(number(scores["recall_at"][k]) for k in cutoffs),
+            number(scores["mrr"]),
+            number(scores["ndcg_at"][cutoffs[-1]]),
+            "-" if scores["turns"] is None else f"{scores['turns']:.1f}",
+            percent(scores["corpus_share"]),
+            f"{scores['n']:,}",
+            f"{scores['n_without']:,}",
+        ]
+        for system, scores in found
+    ]
+    return header, rows
+
+
+def retention_grid(results: Sequence[Results], key: str) -> Grid:
+    """The figures of retention, by consistency; a ratio stands beside its two numbers."""
+    header = [
+        "system", "A[1,1]", "A[6,1]", "R6", "95 % interval", "mean retention", "average forgetting", "backward transfer",
+        "claims on traps", "wrongly refused",
+    ]  # fmt: skip
+    rows = []
+    for entry in results:
+        found = entry["keys"][key]["retention"]
+        figures, last = found["consistency"], found["by_period"][-1]
+        r6 = figures["r6"]
+        rows.append(
+            [
+                entry["system"],
+                number(r6["denominator"]),
+                number(r6["numerator"]),
+                number(r6["value"]),
+                interval(r6["ci95"]),
+                *(
+                    number(figures[name]["value"])
+                    for name in ("mean_retention", "average_forgetting", "backward_transfer")
+                ),
+                percent(last["false_memory"]["mean"]),
+                percent(last["over_refusal"]["mean"]),
+            ]
+        )
+    return header, rows
+
+
+def triangle_grid(entry: Results, key: str) -> Grid:
+    """A[t, p] of one system: a row per period t that has ended, a column per period p that is asked about."""
+    figures = entry["keys"][key]["retention"]["consistency"]
+    header = ["after", *(f"period {p}" for p in range(1, PERIODS + 1))]
+    rows = []
+    for t, (values, counts) in enumerate(zip(figures["A"], figures["n"], strict=True), start=1):
+        cells = [f"{number(value)} (n={n:,})" for value, n in zip(values, counts, strict=True)]
+        rows.append([f"period {t}", *cells, *[""] * (PERIODS - t)])
+    return header, rows
+
+
+def title(entry: Results, key: str) -> str:
+    """Task, key and the denominators of a table."""
+    scores = entry["keys"][key]["scores"]
+    answerable, traps = scores["answerable_f1"], scores["abstention_on_traps"]
+    audit = entry["keys"][key]["audit"]
+    name = entry["task"]
+    if audit is not None:
+        name += (
+            f", audited key ({audit['excluded_questions']:,} questions left out, {audit['replaced_answers']:,} answers and "
+            f"evidence of {audit['replaced_evidence']:,} replaced)"
+        )
+    return (
+        f"{name}: {answerable['n']:,} answerable questions, {traps['n']:,} traps, "
+        f"{answerable['conversations']:,} conversation{'' if answerable['conversations'] == 1 else 's'}"
+    )
+
+
+def number(value: float | None) -> str:
+    """Three decimals, or a dash where there is no number."""
+    return "-" if value is None else f"{value:.3f}"
+
+
+def percent(value: float | None) -> str:
+    """A share as a percentage with one decimal, or a dash."""
+    return "-" if value is None else f"{100 * value:.1f} %"
+
+
+def interval(ends: Sequence[float] | None) -> str:
+    """Both ends with two decimals, or a dash."""
+    return f"{ends[0]:.2f}..{ends[1]:.2f}" if ends else "-"
+
+
+def _label(category: Mapping[str, Any]) -> str:
+    digits, name = str(category["category"]), str(category["name"])
+    return name if name.endswith(digits) else f"{digits} {name}"
+
+
+def _scores(scores: Mapping[str, Any]) -> list[str]:
+    found, claims = scores["evidence"], scores["false_memory"]
+    return [
+        number(scores["answerable_f1"]["mean"]),
+        interval(scores["answerable_f1"]["ci95"]),
+        number(scores["overall_f1"]["mean"]),
+        percent(scores["abstention_on_traps"]["mean"]),
+        percent(scores["over_refusal"]["mean"]),
+        percent(claims["mean"]),
+        percent(claims["lure_rate"]),
+        f"{found['recall']:.3f} @ {found['turns']:.0f}" if found["n"] else "-",
+    ]
+
+
+def _costs(entry: Results, key: str) -> list[str]:
+    cost = entry["usage"]
+    seconds = cost["seconds"]["mean"]
+    return [
+        "-" if cost["tokens_read"] is None else f"{cost['tokens_read']:,.0f}",
+        percent(cost["history_share"]),
+        "-" if seconds is None else f"{seconds:.2f}",
+        f"{entry['keys'][key]['scores']['overall_f1']['n']:,}",
+        f"{entry['n']['failed']:,}",
+    ]

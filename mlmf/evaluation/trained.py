@@ -1,0 +1,49 @@
+"""Which conversations a checkpoint was trained on, and the refusal to score it on them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from mlmf.checkpoint import read_metadata
+from mlmf.errors import UserError
+from mlmf.types import Conversation
+
+SHOWN = 5
+
+
+def trained_conversations(checkpoint: str | Path, task: str) -> list[str] | None:
+    """Ids of the conversations of ``task`` that a checkpoint's training read.
+
+    Returns:
+        The ids, none for an untrained checkpoint or one trained on another task; ``None`` where the checkpoint does not
+        say.
+
+    Raises:
+        UserError: not a checkpoint.
+    """
+    facts = read_metadata(checkpoint)["training"]
+    if not facts or facts.get("task") != task:
+        return []
+    ids = facts.get("conversation_ids")
+    return None if ids is None else [str(one) for one in ids]
+
+
+def refuse_trained(
+    checkpoint: str | Path, task: str, conversations: Sequence[Conversation], trained: Sequence[str]
+) -> None:
+    """Refuse to score a checkpoint on what it was trained on.
+
+    Raises:
+        UserError: names the conversations, and how to leave them out.
+    """
+    seen = [one.id for one in conversations if one.id in set(trained)]
+    if not seen:
+        return
+    left = [one.id for one in conversations if one.id not in set(seen)]
+    way_out = f"score it on others (--conversations {' '.join(left[:SHOWN])})" if left else "score it on others"
+    more = f" and {len(seen) - SHOWN:,} more" if len(seen) > SHOWN else ""
+    raise UserError(
+        f"checkpoint {checkpoint} was trained on {', '.join(seen[:SHOWN])}{more} of task {task}, so its scores there say "
+        f"nothing about memory; {way_out}, or pass --allow_trained_conversations true"
+    )
