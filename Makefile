@@ -27,6 +27,7 @@ base-model: $(INSTALLED) ## fetch SmolLM2-135M into the cache, once
 	@$(BIN)/python -m mlmf.base_model smollm2-135m >/dev/null
 
 demo: base-model ## train on LOCCO, compare with no memory, answer from the checkpoint
+	$(BIN)/python train.py --config configs/train/demo_cloze.yaml
 	$(BIN)/python train.py --config configs/train/demo.yaml
 	$(BIN)/python evaluate.py --config configs/eval/demo.yaml
 	$(BIN)/python -m mlmf.demo outputs/demo/final

@@ -32,7 +32,7 @@ from mlmf.model import MLMFModel
 from mlmf.training.run import run_training
 from mlmf.types import Question, Session
 
-DEMO_CONFIG = Path("configs/train/demo.yaml")
+DEMO_CONFIGS = (Path("configs/train/demo_cloze.yaml"), Path("configs/train/demo.yaml"))
 DEMO_CHECKPOINT = Path("outputs/demo/final")
 RESULTS = Path("results/read.json")
 
@@ -84,8 +84,8 @@ def open_checkpoint(folder: Path) -> MLMFModel:
         UserError: no checkpoint at another folder than the demo's.
     """
     if not folder.exists() and folder == DEMO_CHECKPOINT:
-        arguments = ["--config", str(DEMO_CONFIG), "--output_dir", str(folder.parent)]
-        run_training(parse_config(TrainConfig, arguments, prog="train.py", description=""))
+        for config in DEMO_CONFIGS:
+            run_training(parse_config(TrainConfig, ["--config", str(config)], prog="train.py", description=""))
     if not folder.is_dir():
         raise UserError(
             f"--checkpoint {folder}: no such folder. Train one with train.py, or leave it out for the demo's"

@@ -72,7 +72,7 @@ def test_both_objectives_come_conversation_by_conversation(conversations: Sequen
 
 
 def test_nothing_to_train_on(conversations: Sequence[Conversation]) -> None:
-    with pytest.raises(UserError, match="reply needs at least two sessions"):
+    with pytest.raises(UserError, match="reply at least two sessions"):
         build_examples([replace(conversations[0], sessions=conversations[0].sessions[:1])], ["reply"])
     with pytest.raises(UserError, match="nothing to train on"):
         build_examples([], ["answer"])
