@@ -99,6 +99,13 @@ def read_metadata(path: str | Path) -> dict[str, Any]:
     return data
 
 
+def training_stages(path: str | Path) -> list[dict[str, Any]]:
+    """What is known of each training that made a checkpoint, one started from the other, the first one first."""
+    facts = dict(read_metadata(path)["training"])
+    earlier: list[dict[str, Any]] = facts.pop("earlier_stages", [])
+    return [*earlier, facts] if facts else []
+
+
 def _memory_config(data: dict[str, Any], file: Path) -> MLMFConfig:
     try:
         memory = dict(data["memory"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from mlmf.checkpoint import read_metadata
+from mlmf.checkpoint import training_stages
 from mlmf.errors import UserError
 from mlmf.types import Conversation
 
@@ -13,7 +13,7 @@ SHOWN = 5
 
 
 def trained_conversations(checkpoint: str | Path, task: str) -> list[str] | None:
-    """Ids of the conversations of ``task`` that a checkpoint's training read.
+    """Ids of the conversations of ``task`` that a checkpoint's training read, at any stage.
 
     Returns:
         The ids, none for an untrained checkpoint or one trained on another task; ``None`` where the checkpoint does not
@@ -22,11 +22,14 @@ def trained_conversations(checkpoint: str | Path, task: str) -> list[str] | None
     Raises:
         UserError: not a checkpoint.
     """
-    facts = read_metadata(checkpoint)["training"]
-    if not facts or facts.get("task") != task:
-        return []
-    ids = facts.get("conversation_ids")
-    return None if ids is None else [str(one) for one in ids]
+    found: dict[str, None] = {}
+    for facts in training_stages(checkpoint):
+        if facts.get("task") == task:
+            ids = facts.get("conversation_ids")
+            if ids is None:
+                return None
+            found |= dict.fromkeys(map(str, ids))
+    return list(found)
 
 
 def refuse_trained(

@@ -88,6 +88,7 @@ class Trainer:
         self.optimiser = MasterAdamW(groups)
         self.rates = [group["lr"] for group in groups]
         self.schedule = cosine_with_warmup(config.warmup_steps, self.total_steps)
+        self.earlier_stages = [] if config.init_from is None else checkpoint.training_stages(config.init_from)
         self.stop_requested = False
 
     # ---------------------------------------------------------------- data
@@ -294,8 +295,9 @@ class Trainer:
         settings = {name: value for name, value in asdict(self.config).items() if name not in MAY_DIFFER}
         return {
             **settings,
-            # whoever scores the model refuses to do it on these
+            # whoever scores the model refuses to do it on these, and on those of the stages before
             "conversation_ids": [conversation.id for conversation in self.collator.conversations],
+            "earlier_stages": self.earlier_stages,
             "examples": len(self.examples),
             "examples_fingerprint": self.examples_key,
             "total_steps": self.total_steps,

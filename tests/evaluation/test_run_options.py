@@ -104,6 +104,15 @@ def test_a_checkpoint_is_not_scored_on_what_it_was_trained_on(
     forced = run_evaluation(config(data_file, tmp_path, allow_trained_conversations=True, **settings))
     assert forced.results[0]["trained_on"]["scored"] == ["anna"]
     assert "was trained on 1 of the conversations it is scored on" in (tmp_path / "out" / "report.md").read_text()
+    # what an earlier stage read counts too
+    stages = {
+        "task": "locco",
+        "conversation_ids": ["4"],
+        "earlier_stages": [{"task": "jsonl", "conversation_ids": ["ben"]}],
+    }
+    staged = str(trained_checkpoint(checkpoint, tmp_path / "staged", **stages))
+    with pytest.raises(UserError, match="was trained on ben of task jsonl"):
+        run_evaluation(config(data_file, tmp_path, system="mlmf", checkpoint=staged))
     # the same ids in another task are other conversations, and a base model was trained on none
     other = str(trained_checkpoint(checkpoint, tmp_path / "other", task="locomo", conversation_ids=["anna"]))
     assert run_evaluation(config(data_file, tmp_path, system="mlmf", checkpoint=other, overwrite=True)).exit_code == 0

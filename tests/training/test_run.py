@@ -36,6 +36,9 @@ def test_from_a_file_of_conversations_to_a_checkpoint(
     assert facts["conversation_ids"] == [conversation.id for conversation in load_jsonl(data_file)]
     again = make_config(data_file=str(data_file), init_from=str(final), max_steps=1, output_dir=str(tmp_path / "more"))
     assert run_training(again) == tmp_path / "more" / "final"
+    first, second = checkpoint.training_stages(tmp_path / "more" / "final")
+    assert first == {name: value for name, value in facts.items() if name != "earlier_stages"}
+    assert (first["total_steps"], second["total_steps"]) == (2, 1)
 
 
 def test_a_dry_run_writes_nothing(make_config: MakeConfig, tiny: MLMFConfig, data_file: Path, tmp_path: Path) -> None:
