@@ -59,7 +59,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.recall", description=main.__doc__)
     parser.add_argument("--variants", nargs="+", default=list(VARIANTS), metavar="NAME", help=" ".join(VARIANTS))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
-    parser.add_argument("--steps", type=int, default=800, help="optimiser steps, the same for every variant")
+    parser.add_argument("--steps", type=int, default=300, help="optimiser steps, the same for every variant")
     parser.add_argument("--learning_rate", type=float, default=3e-3, help="peak")
     parser.add_argument("--sessions_in_batch", type=int, default=16)
     parser.add_argument("--questions_in_batch", type=int, default=48)
