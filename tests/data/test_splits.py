@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlmf.data.splits import k_folds, main
 from mlmf.errors import UserError
 
 
+@settings(deadline=None)
 @given(st.sets(st.text(min_size=1), min_size=2, max_size=30), st.integers(2, 8), st.integers(0, 5))
 def test_every_conversation_is_tested_once_and_trained_on_otherwise(ids: set[str], folds: int, seed: int) -> None:
     listed = sorted(ids)

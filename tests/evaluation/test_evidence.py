@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlmf.evaluation.evidence import ndcg_at, recall_at, reciprocal_rank
@@ -28,6 +28,7 @@ def test_evidence_named_twice_counts_once() -> None:
     assert ndcg_at(("a", "a"), ("a", "b"), 2) < 1.0
 
 
+@settings(deadline=None)
 @given(st.permutations("abcdef"), st.sets(st.sampled_from("abcdefgh"), min_size=1), st.integers(1, 8))
 def test_figures_stay_within_bounds_and_reading_everything_finds_everything(
     ranked: list[str], evidence: set[str], k: int

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -72,6 +72,7 @@ def test_claims_on_traps_stand_beside_refusals_for_every_period() -> None:
     assert result["consistency"]["A"][5][0] == result["f1"]["A"][5][0] == 0.5
 
 
+@settings(deadline=None)
 @given(arrays(np.float64, (6, 6), elements=st.floats(0.1, 1.0)))
 def test_figures_equal_plain_loops(a: np.ndarray) -> None:
     earlier = range(5)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlmf.data.tasks import LoadedData
@@ -63,11 +63,13 @@ def test_a_gold_answer_scores_1_whoever_joins_its_parts(locomo: LoadedData) -> N
     assert below == ["25 May, 2022", "around November 16, 2023"]
 
 
+@settings(deadline=None)
 @given(st.text(max_size=40))
 def test_uniform_text_stays_as_it_is_the_second_time(text: str) -> None:
     assert uniform_text(uniform_text(text)) == uniform_text(text)
 
 
+@settings(deadline=None)
 @given(st.text(min_size=1, max_size=30))
 def test_a_text_agrees_with_itself_or_has_no_word(text: str) -> None:
     assert f1_robust(text, text, 1) in (0.0, 1.0)
