@@ -13,6 +13,7 @@ from mlmf.model import IGNORED, MLMFModel
 from mlmf.training.batching import Batch, Collator
 from mlmf.training.examples import build_examples, tokenise
 from mlmf.training.feature_cache import FeatureCache
+from mlmf.training.feature_memory import FeatureMemory
 from mlmf.training.objective import Losses, Objective
 from mlmf.types import Conversation
 
@@ -35,7 +36,7 @@ def make_batch(model: MLMFModel, conversations: Sequence[Conversation], tmp_path
     """``make_batch(rows, needed)``: questions by number, with the same sessions in memory for each where given."""
     data, _ = tokenise(build_examples(conversations, ["answer"]), model.tokenizer, tmp_path,
                     max_prompt_tokens=64, max_target_tokens=16)  # fmt: skip
-    collator = Collator(conversations, FeatureCache(model, tmp_path), 0, model.tokenizer.pad_token_id)
+    collator = Collator(conversations, FeatureMemory(FeatureCache(model, tmp_path)), 0, model.tokenizer.pad_token_id)
 
     def make(rows: Sequence[int], needed: Sequence[int] | None = None) -> Batch:
         changes: dict[str, Any] = {} if needed is None else {"needed": list(needed)}
