@@ -16,6 +16,7 @@ from mlmf.model import IGNORED, MLMFModel
 from mlmf.training.batching import Collator
 from mlmf.training.examples import build_examples, tokenise
 from mlmf.training.feature_cache import FeatureCache
+from mlmf.training.feature_memory import FeatureMemory
 from mlmf.training.objective import Objective
 from mlmf.training.optimiser import MasterAdamW
 from mlmf.types import Conversation
@@ -33,8 +34,8 @@ def train_ratio(
 ) -> Pair:
     """Time one step of ``train.py``'s defaults, sessions and distractors written into memory, against plain LoRA.
 
-    ``base`` gets adapters and is not the base model afterwards. Reading the sessions is counted apart: training does
-    it once and keeps the features.
+    ``base`` gets adapters and is not the base model afterwards. Reading sessions and queries is counted apart:
+    training does it once and keeps what it read.
     """
     config = TrainConfig()
     for lm in (model.lm, base):
@@ -45,9 +46,12 @@ def train_ratio(
     )  # fmt: skip
     count = min(config.per_device_train_batch_size, len(examples))
     rows = [{**examples[i], "index": i, "epoch": 0} for i in range(count)]
-    collator = Collator(conversations, FeatureCache(model, cache), config.seed, model.tokenizer.pad_token_id)
+    collator = Collator(
+        conversations, FeatureMemory(FeatureCache(model, cache)), config.seed, model.tokenizer.pad_token_id
+    )
     collator.distractors = config.distractor_sessions
     batch = collator(rows)
+    model.queries.keep(batch.queries)
 
     settings = model.config.lora
     lora = LoraConfig(r=settings.r, lora_alpha=settings.lora_alpha, task_type="CAUSAL_LM", target_modules="all-linear")

@@ -13,7 +13,7 @@ from torch import Tensor
 from mlmf.memory.features import SessionFeatures
 from mlmf.memory.losses import Evidence
 from mlmf.model import IGNORED
-from mlmf.training.feature_cache import FeatureCache
+from mlmf.training.feature_memory import FeatureMemory
 from mlmf.types import Conversation, Session
 
 
@@ -62,7 +62,7 @@ class Collator:
     """Builds batches. The sessions an example remembers depend on the seed, the epoch and the example alone."""
 
     def __init__(
-        self, conversations: Sequence[Conversation], features: FeatureCache, seed: int, pad_token_id: int
+        self, conversations: Sequence[Conversation], features: FeatureMemory, seed: int, pad_token_id: int
     ) -> None:
         """Collate examples of ``conversations``."""
         self.conversations, self.features, self.seed, self.pad = conversations, features, seed, pad_token_id

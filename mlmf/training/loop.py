@@ -31,6 +31,7 @@ from mlmf.training.batching import Batch, Collator, Counts
 from mlmf.training.calibration import calibrate
 from mlmf.training.examples import build_examples, tokenise
 from mlmf.training.feature_cache import FeatureCache
+from mlmf.training.feature_memory import FeatureMemory
 from mlmf.training.objective import Losses, Objective
 from mlmf.training.optimiser import MasterAdamW, cosine_with_warmup, parameter_groups
 from mlmf.training.run_folder import RunFolder
@@ -72,7 +73,9 @@ class Trainer:
         self.features = FeatureCache(model, cache_dir())
         self._read_sessions(conversations)
         model.queries.keep(self.examples["query"])
-        self.collator = Collator(conversations, self.features, config.seed, model.tokenizer.pad_token_id)
+        self.collator = Collator(
+            conversations, FeatureMemory(self.features), config.seed, model.tokenizer.pad_token_id
+        )
         self.batch_size = config.per_device_train_batch_size
         per_step = self.batch_size * config.gradient_accumulation_steps * self.accelerator.num_processes
         self.steps_per_epoch = math.ceil(len(self.examples) / per_step)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -56,7 +56,7 @@ class MasterAdamW(torch.optim.Optimizer):
         masters = [
             {**group, "params": [p.detach().float().clone() for p in group["params"]]} for group in self.param_groups
         ]
-        self.inner = torch.optim.AdamW(masters, betas=betas)
+        self.inner = torch.optim.AdamW(masters, betas=betas, fused=True)
 
     def _pairs(self) -> Iterator[tuple[str, Tensor, Tensor]]:
         for live, master in zip(self.param_groups, self.inner.param_groups, strict=True):
@@ -68,11 +68,21 @@ class MasterAdamW(torch.optim.Optimizer):
         loss = None if closure is None else closure()
         for live, kept in zip(self.param_groups, self.inner.param_groups, strict=True):
             kept["lr"] = live["lr"]
+        parameters: list[Tensor] = []
+        masters: list[Tensor] = []
         for _, parameter, master in self._pairs():
-            master.grad = None if parameter.grad is None else parameter.grad.float()
-        self.inner.step()
-        for _, parameter, master in self._pairs():
-            parameter.copy_(master)
+            master.grad = None
+            if parameter.grad is not None:
+                parameters.append(parameter)
+                masters.append(master)
+        # a model has hundreds of small adapters: one call for all of them, not one for each
+        gradients = [torch.empty_like(master) for master in masters]
+        if masters:
+            torch._foreach_copy_(gradients, [cast("Tensor", parameter.grad) for parameter in parameters])
+            for master, gradient in zip(masters, gradients, strict=True):
+                master.grad = gradient
+            self.inner.step()
+            torch._foreach_copy_(parameters, masters)
         return loss
 
     def tensors(self) -> dict[str, Tensor]:
@@ -90,7 +100,9 @@ class MasterAdamW(torch.optim.Optimizer):
             master.copy_(saved[f"{name}|master"])
             parameter.copy_(master)
             keys = ("step", "exp_avg", "exp_avg_sq")
-            present = {key: saved[f"{name}|{key}"].clone() for key in keys if f"{name}|{key}" in saved}
+            present = {
+                key: saved[f"{name}|{key}"].to(master.device, copy=True) for key in keys if f"{name}|{key}" in saved
+            }
             if present:
                 self.inner.state[master] = present
 

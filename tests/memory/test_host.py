@@ -49,6 +49,7 @@ class Seen:
     query: Tensor | None = None
     key: Tensor | None = None
     value: Tensor | None = None
+    scale: float | None = None
 
 
 SEEN = Seen()
@@ -59,6 +60,7 @@ def spy(module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tens
     groups = query.shape[1] // key.shape[1]
     module.num_key_value_groups = groups
     kwargs.setdefault("scaling", query.shape[-1] ** -0.5)
+    SEEN.scale = kwargs["scaling"]
     return eager_attention_forward(module, query, key, value, mask, **kwargs)
 
 
@@ -70,7 +72,8 @@ CASES: dict[str, dict[str, Any]] = {
     "qwen2": {"num_key_value_heads": 1},
     "qwen3": {"num_key_value_heads": 2, "head_dim": 24},
     "gemma": {"num_key_value_heads": 1, "head_dim": 32},
-    "gemma2": {"num_key_value_heads": 2, "head_dim": 32},
+    "gemma2": {"num_key_value_heads": 2, "head_dim": 32, "query_pre_attn_scalar": 11},
+    "granite": {"num_key_value_heads": 2, "attention_multiplier": 0.37},
     "phi3": {"num_key_value_heads": 2, "rope_scaling": None},
     "phi": {},
     "gpt_neox": {},
@@ -110,6 +113,7 @@ def test_the_copies_give_the_hosts_own_queries_keys_and_values(kind: str) -> Non
     for part, ours in found.items():
         torch.testing.assert_close(ours, getattr(SEEN, part), msg=lambda m, part=part: f"{part}: {m}")
     torch.testing.assert_close(host.o(outputs[0]), outputs[1])
+    assert host.scale == (host.head_dim**-0.5 if kind == "opt" else SEEN.scale)
 
 
 def test_copies_share_no_memory_with_the_layer() -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from mlmf.model import IGNORED, MLMFModel
 from mlmf.training.batching import Collator, Counts
 from mlmf.training.feature_cache import FeatureCache
+from mlmf.training.feature_memory import FeatureMemory
 from mlmf.types import Conversation
 
 PAD = 0
@@ -21,7 +22,7 @@ PAD = 0
 def make_collator(
     conversations: Sequence[Conversation], make_model: Callable[..., MLMFModel], tmp_path: Path
 ) -> Callable[..., Collator]:
-    cache = FeatureCache(make_model(), tmp_path)
+    cache = FeatureMemory(FeatureCache(make_model(), tmp_path))
 
     def make(seed: int = 0, distractors: int = 3) -> Collator:
         collator = Collator(conversations, cache, seed, PAD)

@@ -14,6 +14,7 @@ from mlmf.model import IGNORED, MLMFModel
 from mlmf.training.batching import Batch, Collator, Counts
 from mlmf.training.examples import build_examples, tokenise
 from mlmf.training.feature_cache import FeatureCache
+from mlmf.training.feature_memory import FeatureMemory
 from mlmf.training.objective import Losses, Objective
 from mlmf.types import Conversation
 
@@ -36,7 +37,7 @@ def make_batch(model: MLMFModel, conversations: Sequence[Conversation], tmp_path
     """``make_batch(rows, needed)``: questions by number; the sessions in memory may be given, for all or for each."""
     data, _ = tokenise(build_examples(conversations, ["answer"]), model.tokenizer, tmp_path,
                     max_prompt_tokens=64, max_target_tokens=16)  # fmt: skip
-    collator = Collator(conversations, FeatureCache(model, tmp_path), 0, model.tokenizer.pad_token_id)
+    collator = Collator(conversations, FeatureMemory(FeatureCache(model, tmp_path)), 0, model.tokenizer.pad_token_id)
 
     def make(
         rows: Sequence[int], needed: Sequence[int] | None = None, needed_each: Sequence[Sequence[int]] | None = None
