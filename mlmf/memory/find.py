@@ -49,7 +49,7 @@ class KeyProjection(nn.Module):
         basis = torch.linalg.qr(torch.randn(width, min(key_dim, width), generator=generator))[0]
         self.register_buffer("mean", torch.zeros(width))
         self.register_buffer("std", torch.ones(width))
-        self.projection = nn.Parameter(basis)
+        self.projection = nn.Parameter(basis.contiguous())
         self.token = nn.Linear(width, 1)
         nn.init.zeros_(self.token.weight)
         nn.init.zeros_(self.token.bias)

@@ -99,12 +99,14 @@ class MasterAdamW(torch.optim.Optimizer):
         for name, parameter, master in self._pairs():
             master.copy_(saved[f"{name}|master"])
             parameter.copy_(master)
-            keys = ("step", "exp_avg", "exp_avg_sq")
-            present = {
-                key: saved[f"{name}|{key}"].to(master.device, copy=True) for key in keys if f"{name}|{key}" in saved
+            if f"{name}|step" not in saved:
+                continue
+            # laid out as the master is: one call updates them together, element by element of their storage
+            moments = {
+                key: torch.empty_like(master).copy_(saved[f"{name}|{key}"]) for key in ("exp_avg", "exp_avg_sq")
             }
-            if present:
-                self.inner.state[master] = present
+            step = saved[f"{name}|step"].to(master.device, copy=True)
+            self.inner.state[master] = {"step": step, **moments}
 
 
 def cosine_with_warmup(warmup_steps: int, total_steps: int, floor: float = 0.05) -> Callable[[int], float]:

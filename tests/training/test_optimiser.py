@@ -13,7 +13,10 @@ from mlmf.training.optimiser import MasterAdamW, cosine_with_warmup, parameter_g
 
 def network(dtype: torch.dtype = torch.float32) -> nn.Sequential:
     torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 1)).to(dtype)
+    first = nn.Linear(6, 5)
+    # stored column by column, as a decomposition leaves its factors
+    first.weight = nn.Parameter(first.weight.detach().T.contiguous().T)
+    return nn.Sequential(first, nn.Tanh(), nn.Linear(5, 1)).to(dtype)
 
 
 def groups(net: nn.Module, lr: float = 1e-2) -> list[dict[str, object]]:
@@ -66,7 +69,7 @@ def test_taken_up_again_it_goes_on_as_if_never_stopped(dtype: torch.dtype) -> No
     first = network(dtype)
     optimiser = MasterAdamW(groups(first))
     descend(first, optimiser, range(4))
-    saved = {name: tensor.clone() for name, tensor in optimiser.tensors().items()}
+    saved = {name: tensor.clone(memory_format=torch.contiguous_format) for name, tensor in optimiser.tensors().items()}
     second = network(dtype)
     resumed = MasterAdamW(groups(second))
     resumed.load_tensors(copy.deepcopy(saved))
