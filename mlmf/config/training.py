@@ -72,6 +72,9 @@ class TrainConfig:
     """Weight of the hinge on the layer gate's entropy (alg. 26)."""
     distractor_sessions: int = 3
     """Other sessions of the conversation in memory beside the one that holds the answer, at most."""
+    untold_share: float = 0.15
+    """Share of the questions with known evidence that are asked of a memory without it, where the right answer is that
+    nothing is known."""
     distractor_ramp: float = 0.5
     """Share of the training over which that number grows from 0."""
     tbptt_sessions: int = 0
@@ -131,5 +134,6 @@ class TrainConfig:
             raise UserError(f"max_steps must be at least 1 or null, got {self.max_steps}")
         if not self.objectives:
             raise UserError("objectives is empty: give answer, reply, cloze or several")
-        if not 0.0 <= self.distractor_ramp <= 1.0:
-            raise UserError(f"distractor_ramp must be in [0, 1], got {self.distractor_ramp}")
+        for name in ("distractor_ramp", "untold_share"):
+            if not 0.0 <= getattr(self, name) <= 1.0:
+                raise UserError(f"{name} must be in [0, 1], got {getattr(self, name)}")

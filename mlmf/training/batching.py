@@ -58,13 +58,39 @@ class Batch:
         return Counts(len(self.queries), self.n_labels, known, self.n_tokens)
 
 
+@dataclass(frozen=True)
+class Untold:
+    """Now and then an answerable question is asked of a memory without what answers it, to be told that it does not know.
+
+    Written traps are few; these are as many as there are questions.
+    """
+
+    share: float
+    """Of the examples whose evidence is known."""
+    target: list[int]
+    """Ids of the abstention and the end."""
+
+    def __call__(self, example: dict[str, Any], seed: int) -> dict[str, Any]:
+        """The example, or itself with its needed sessions barred; decided by the seed, the epoch and the example."""
+        draw = random.Random(f"untold {seed} {example['epoch']} {example['index']}").random()
+        if not example["evidence"] or draw >= self.share or len(example["needed"]) == example["pool"]:
+            return example
+        return {**example, "needed": [], "barred": example["needed"], "target": self.target, "evidence": []}
+
+
 class Collator:
     """Builds batches. The sessions an example remembers depend on the seed, the epoch and the example alone."""
 
     def __init__(
-        self, conversations: Sequence[Conversation], features: FeatureMemory, seed: int, pad_token_id: int
+        self,
+        conversations: Sequence[Conversation],
+        features: FeatureMemory,
+        seed: int,
+        pad_token_id: int,
+        untold: Untold | None = None,
     ) -> None:
-        """Collate examples of ``conversations``."""
+        """Collate examples of ``conversations``; ``untold`` may change what they ask for."""
+        self.untold = untold
         self.conversations, self.features, self.seed, self.pad = conversations, features, seed, pad_token_id
         self.distractors = 0
         """Most sessions beside the needed ones; the loop raises it."""
@@ -73,7 +99,7 @@ class Collator:
         """The needed sessions and up to ``distractors`` others of the pool, in the order of time."""
         generator = random.Random(f"{self.seed} {example['epoch']} {example['index']}")
         needed = set(example["needed"])
-        others = [i for i in range(example["pool"]) if i not in needed]
+        others = [i for i in range(example["pool"]) if i not in needed and i not in example.get("barred", ())]
         # with nothing needed (a reply, a question about what never happened) memory must still hold something
         count = min(len(others), generator.randint(0, self.distractors) + (not needed))
         chosen = sorted(needed | set(generator.sample(others, count)))
@@ -82,6 +108,8 @@ class Collator:
 
     def __call__(self, examples: Sequence[dict[str, Any]]) -> Batch:
         """Examples, each with its ``index`` and ``epoch``, to a batch padded on the left."""
+        if self.untold is not None:
+            examples = [self.untold(example, self.seed) for example in examples]
         remembered = [self.sessions(example) for example in examples]
         length = max(map(len, remembered))
         steps = []

@@ -135,18 +135,23 @@ def tokenise(
     return load_from_disk(str(folder)), key
 
 
+def target_ids(text: str, tokenizer: PreTrainedTokenizerBase, limit: int) -> list[int]:
+    """Ids of what is to be said after a prompt, and of its end, at most ``limit``."""
+    ids: list[int] = tokenizer(" " + text.strip(), add_special_tokens=False)["input_ids"]
+    return [*ids[: limit - 1], tokenizer.eos_token_id]
+
+
 def _ids(example: Example, tokenizer: PreTrainedTokenizerBase, max_prompt: int, max_target: int) -> dict[str, object]:
     def encode(text: str) -> list[int]:
         ids: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
         return ids
 
-    target = encode(" " + example.target.strip())[: max_target - 1]
     return {
         "conversation": example.conversation,
         "needed": list(example.needed),
         "pool": example.pool,
         "query": encode(example.query)[-max_prompt:],
         "prompt": encode(example.prompt)[-max_prompt:],
-        "target": [*target, tokenizer.eos_token_id],
+        "target": target_ids(example.target, tokenizer, max_target),
         "evidence": None if example.evidence is None else [list(pair) for pair in example.evidence],
     }

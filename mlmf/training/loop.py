@@ -23,13 +23,14 @@ from datasets import Dataset
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from mlmf import checkpoint
+from mlmf.abstention import ABSTENTION
 from mlmf.config.training import TrainConfig
 from mlmf.errors import UserError
 from mlmf.model import MLMFModel
 from mlmf.paths import cache_dir
-from mlmf.training.batching import Batch, Collator, Counts
+from mlmf.training.batching import Batch, Collator, Counts, Untold
 from mlmf.training.calibration import calibrate
-from mlmf.training.examples import build_examples, tokenise
+from mlmf.training.examples import build_examples, target_ids, tokenise
 from mlmf.training.feature_cache import FeatureCache
 from mlmf.training.feature_memory import FeatureMemory
 from mlmf.training.objective import Losses, Objective
@@ -73,8 +74,9 @@ class Trainer:
         self.features = FeatureCache(model, cache_dir())
         self._read_sessions(conversations)
         model.queries.keep(self.examples["query"])
+        untold = Untold(config.untold_share, target_ids(ABSTENTION, model.tokenizer, config.max_target_tokens))
         self.collator = Collator(
-            conversations, FeatureMemory(self.features), config.seed, model.tokenizer.pad_token_id
+            conversations, FeatureMemory(self.features), config.seed, model.tokenizer.pad_token_id, untold
         )
         self.batch_size = config.per_device_train_batch_size
         per_step = self.batch_size * config.gradient_accumulation_steps * self.accelerator.num_processes

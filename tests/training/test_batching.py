@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mlmf.model import IGNORED, MLMFModel
-from mlmf.training.batching import Collator, Counts
+from mlmf.training.batching import Collator, Counts, Untold
 from mlmf.training.feature_cache import FeatureCache
 from mlmf.training.feature_memory import FeatureMemory
 from mlmf.types import Conversation
@@ -110,3 +110,28 @@ def test_rows_end_together_at_the_last_step(
         assert session is not None and features is not None
         assert torch.equal(features.codes, collator.features.load(session).codes)
     assert batch.steps[0][1][0] is None
+
+
+def test_untold_questions_lack_their_session_and_want_an_abstention(make_collator: Callable[..., Collator]) -> None:
+    collator = make_collator()
+    collator.untold = Untold(0.25, [9, 2])
+    asked = [example(index=i, evidence=[[2, 0]], needed=[2]) for i in range(400)]
+    untold = 0
+    for one in asked:
+        made = collator.untold(one, seed=0)
+        assert made == collator.untold(one, seed=0)
+        if made is not one:
+            untold += 1
+            assert made["target"] == [9, 2] and made["evidence"] == []
+            assert chosen(collator, made) and 2 not in chosen(collator, made)
+    assert 70 < untold < 130
+    batch = collator(asked[:40])
+    is_untold = [made is not one for one, made in ((one, collator.untold(one, 0)) for one in asked[:40])]
+    assert [evidence == () for evidence in batch.evidence] == is_untold
+    assert [9 in row.tolist() for row in batch.labels] == is_untold
+
+
+def test_what_has_no_evidence_or_no_other_session_is_asked_as_it_is(make_collator: Callable[..., Collator]) -> None:
+    untold = Untold(1.0, [9, 2])
+    for one in (example(evidence=None), example(evidence=[]), example(evidence=[[0, 1]], needed=[0], pool=1)):
+        assert untold(one, seed=0) is one
