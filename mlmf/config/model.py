@@ -48,12 +48,12 @@ class MLMFConfig:
     """Decoder layer whose input states serve as keys for finding; null takes a fifth of the depth."""
     key_dim: int = 128
     """Width of the keys."""
-    code_dim: int = 256
+    code_dim: int = 512
     """Width of a slot: of the states of a token at the fusion layers are kept the principal components of what is read,
     two bytes each in bfloat16 and one with slots: int8. 0 keeps the states whole (2880 numbers a token of SmolLM2-135M)."""
     slots: Literal["model", "int8"] = "model"
     """How the semantic layer stores codes and keys: in the model's dtype, or rounded to eight bits, in about half the
-    space: of the variance above, rounding loses another 0.15 %. Rounded codes and keys pass no gradient."""
+    space; of the variance that keys and values read, rounding loses 0.03 %. Rounded codes and keys pass no gradient."""
     k: int = 32
     """Working memory (eq. 4): how many of the last tokens of a session are kept."""
     c_w: int = 32
@@ -62,7 +62,7 @@ class MLMFConfig:
     """Capacity of episodic memory, in slots."""
     c_s: int = 1024
     """Capacity of semantic memory, in event nodes: turns and, for each session with a turn kept, its date line."""
-    c_m: int = 19456
+    c_m: int = 11776
     """Capacity of semantic memory in token slots, over all nodes. With the defaults a full memory takes 15.8 MB in
     bfloat16 and 8.3 MB with slots: int8."""
     node_tokens: int = 64

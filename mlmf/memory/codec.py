@@ -1,4 +1,4 @@
-"""Codes: what a slot holds in place of a token's states, an eighth of their size and still linear.
+"""Codes: what a slot holds in place of a token's states, a fifth of their size and still linear.
 
 The states of one token at neighbouring layers say much of the same, and the read sees of them only what its keys and
 values keep. A code is their projection on the directions in which keys and values vary most over the training data, so

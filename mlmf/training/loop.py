@@ -5,15 +5,12 @@ from __future__ import annotations
 import json
 import logging
 import math
-import signal
 import sys
-import threading
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import torch
@@ -33,6 +30,7 @@ from mlmf.training.calibration import calibrate
 from mlmf.training.examples import build_examples, target_ids, tokenise
 from mlmf.training.feature_cache import FeatureCache
 from mlmf.training.feature_memory import FeatureMemory
+from mlmf.training.interrupts import Interrupts
 from mlmf.training.objective import Losses, Objective
 from mlmf.training.optimiser import MasterAdamW, cosine_with_warmup, parameter_groups
 from mlmf.training.run_folder import RunFolder
@@ -228,7 +226,7 @@ class Trainer:
         if config.report_to == "wandb":
             names = {"wandb": {"name": config.run_name, "dir": config.output_dir}}
             self.accelerator.init_trackers("mlmf", config=asdict(config), init_kwargs=names)
-        with _Interrupts(self):
+        with Interrupts(self._request_stop):
             self._steps(start)
         if self.accelerator.is_main_process and not self.stop_requested:
             self.model.eval()
@@ -311,6 +309,13 @@ class Trainer:
 
     # ---------------------------------------------------------------- stopping
 
+    def _request_stop(self) -> bool:
+        """Stop after the running step; false where that was asked before."""
+        if self.stop_requested:
+            return False
+        self.stop_requested = True
+        return True
+
     def _anyone_stops(self) -> bool:
         """True on every process once any of them was asked to stop."""
         if self.accelerator.num_processes == 1:
@@ -325,28 +330,6 @@ def _set_attention(model: MLMFModel, name: str) -> None:
     except (ValueError, ImportError) as error:
         reason = str(error).splitlines()[0]
         raise UserError(f"attn_implementation {name!r} cannot be used: {reason} Give eager, sdpa or null") from error
-
-
-class _Interrupts:
-    """While it lasts, the first Ctrl-C or SIGTERM lets the current step end and be saved; the second stops at once."""
-
-    def __init__(self, trainer: Trainer) -> None:
-        self.trainer = trainer
-
-    def __enter__(self) -> None:
-        self.before = {}
-        if threading.current_thread() is threading.main_thread():
-            self.before = {s: signal.signal(s, self._handle) for s in (signal.SIGINT, signal.SIGTERM)}
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self.before.items():
-            signal.signal(number, handler)
-
-    def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self.trainer.stop_requested:
-            raise KeyboardInterrupt
-        self.trainer.stop_requested = True
-        logger.info("stopping after this step, its state will be saved; once more to stop at once")
 
 
 def _minutes(seconds: float) -> str:

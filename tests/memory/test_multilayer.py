@@ -153,7 +153,7 @@ def test_rows_held_apart_and_joined_once_are_the_batch_written_step_by_step(
 
 @torch.no_grad()
 @pytest.mark.parametrize(
-    ("slots", "per_slot", "limit"), [("model", 2 * (256 + 128), 16e6), ("int8", 256 + 128, 8.4e6)]
+    ("slots", "per_slot", "limit"), [("model", 2 * (512 + 128), 16e6), ("int8", 512 + 128, 8.4e6)]
 )
 def test_a_full_memory_at_the_default_capacities_is_bounded_to_the_byte(
     make_session: Callable[..., Session], slots: str, per_slot: int, limit: float
@@ -163,20 +163,20 @@ def test_a_full_memory_at_the_default_capacities_is_bounded_to_the_byte(
     memory = MultiLayerMemory(MLMFConfig(slots=slots), hosts, 128).to(torch.bfloat16).eval()
     memory.codec.float()
     memory.key_projection.float()
-    assert (memory.codec.code_width, memory.key_dim) == (256, 128)
+    assert (memory.codec.code_width, memory.key_dim) == (512, 128)
     state = memory.init_state(1, "full", torch.device("cpu"), torch.bfloat16)
     # 20 tokens a turn and 8 a date line: 51 turns a session fill 1,028 slots and 52 nodes
     pieces = torch.tensor([0] * 8 + [i + 1 for i in range(51) for _ in range(20)])
     sizes = []
-    for index in range(22):
+    for index in range(14):
         features = SessionFeatures(
-            torch.randn(1028, 256), torch.randn(1028, 128), torch.randint(3, 60, (1028,)), pieces
+            torch.randn(1028, 512), torch.randn(1028, 128), torch.randint(3, 60, (1028,)), pieces
         )
         state = memory.write([make_session(index, *["good morning"] * 51)], [features], state)
         sizes.append(state.n_bytes)
     c = memory.config
     assert len(state.nodes[0]) <= c.c_s and c.c_m - 20 < state.owner.shape[1] <= c.c_m
-    fixed = (c.c_w + c.c_e) * (2 * 256 + 1)
+    fixed = (c.c_w + c.c_e) * (2 * 512 + 1)
     node = 2 * (128 + 128 + 1)
     # flat but for what the last turn and date line that fit take
     assert max(sizes[-2:]) - min(sizes[-2:]) <= 28 * (per_slot + 16) + 2 * node and sizes[-1] > sizes[5]
