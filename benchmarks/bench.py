@@ -22,6 +22,7 @@ from rich.table import Table
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from benchmarks.codes import read_variance_kept
 from benchmarks.machine import machine
 from benchmarks.timing import Pair, compare
 from benchmarks.training_step import train_ratio
@@ -54,6 +55,9 @@ DEFINITIONS = {
     "state_bytes_int8": "the same with slots: int8",
     "state_over_kv_cache": "size of the memory of one conversation over that of the key-value cache of its text; aim "
     "<= 0.125",
+    "read_variance_kept": "share of the variance of keys and values, on LOCCO's test users, that codes made for its training "
+    "users keep",
+    "read_variance_kept_int8": "the same of codes rounded to eight bits",
     "batch_encode_ratio": f"tokens/s of remembering one LOCCO session (about 170 tokens) of each of {BATCH} "
     "conversations in one call over one call each; aim > 1",
     "batch_encode_ratio_long": "the same with sessions of LoCoMo (about 600 tokens)",
@@ -240,6 +244,8 @@ def measure(base_model: str, repeats: int, console: Console) -> dict[str, Any]:
             parts.append(answering(model, base, conversation, state, repeats))
     console.print("training ...")
     with tempfile.TemporaryDirectory() as cache:
+        spread = [session for user in users for session in user.sessions[::16]]
+        figures |= read_variance_kept(model, [s for user in more for s in user.sessions], spread, Path(cache))
         step = train_ratio(model, base, users, Path(cache), repeats)
     parts.append(({"train_ratio": step.cost}, {"train": step}))
     for more_figures, more_pairs in parts:

@@ -50,10 +50,11 @@ class MLMFConfig:
     """Width of the keys."""
     code_dim: int = 512
     """Width of a slot: of the states of a token at the fusion layers are kept the principal components of what is read,
-    two bytes each in bfloat16 and one with slots: int8. 0 keeps the states whole (2880 numbers a token of SmolLM2-135M)."""
+    two bytes each in bfloat16 and one with slots: int8. 0 keeps the states whole (2880 numbers a token of SmolLM2-135M).
+    Of the variance of its keys and values 512 keep 95 % on LOCCO users they were not made for (``make bench``)."""
     slots: Literal["model", "int8"] = "model"
     """How the semantic layer stores codes and keys: in the model's dtype, or rounded to eight bits, in about half the
-    space; of the variance that keys and values read, rounding loses 0.03 %. Rounded codes and keys pass no gradient."""
+    space; of that variance, rounding loses less than 0.1 %. Rounded codes and keys pass no gradient."""
     k: int = 32
     """Working memory (eq. 4): how many of the last tokens of a session are kept."""
     c_w: int = 32
