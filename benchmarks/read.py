@@ -55,12 +55,7 @@ def batches(asked: Sequence[tuple[Question, Session]], size: int) -> Iterator[tu
 
 
 def measure(model: MLMFModel, asked: Sequence[tuple[Question, Session]], batch_size: int = 32) -> dict[str, float]:
-    """Token F1 and exact match, each from 0 to 1, with the memory and with an empty one.
-
-    Every turn of the remembered session is read, however few nodes the checkpoint reads otherwise.
-    """
-    longest = max(len(session.turns) for _, session in asked)
-    model.config.recall_nodes = max(model.config.recall_nodes, longest)
+    """Token F1 and exact match, each from 0 to 1, with the memory and with an empty one."""
     golds = [question.answer or "" for question, _ in asked]
     scores: dict[str, float] = {"n_questions": len(asked)}
     answers: dict[str, list[str]] = {"on": [], "off": []}
