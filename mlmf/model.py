@@ -16,7 +16,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from mlmf import answering, checkpoint
 from mlmf.adapters import Adapters, with_lora
 from mlmf.base_model import load_base, weights_digest
-from mlmf.config.model import MLMFConfig
+from mlmf.config.model import MemorySettings, MLMFConfig
 from mlmf.encoder import BaseEncoder
 from mlmf.errors import UserError
 from mlmf.hooks import FusionHooks
@@ -93,6 +93,7 @@ class MLMFModel(nn.Module):
         base_model: str | None = None,
         dtype: torch.dtype | None = None,
         device: str | None = None,
+        memory: MemorySettings | None = None,
     ) -> MLMFModel:
         """Load what :meth:`save_pretrained` wrote.
 
@@ -102,8 +103,9 @@ class MLMFModel(nn.Module):
                 names a place on the machine it was trained on.
             dtype: of the weights; by default the base model's.
             device: by default CUDA where there is one.
+            memory: settings to change, such as the capacity.
         """
-        config = checkpoint.read_config(path)
+        config = replace(checkpoint.read_config(path), **(memory or MemorySettings()).changed)
         try:
             model = cls.from_base(base_model or config.base_model, config, dtype=dtype, device=device)
         except UserError as error:

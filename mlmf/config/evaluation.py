@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from mlmf.config.model import MemorySettings
 from mlmf.errors import UserError
 
 _ALIASES = {"--task": "--tasks", "--systems": "--system", "--conversation": "--conversations"}
@@ -22,6 +23,8 @@ class EvalConfig:
     """Folder of the trained model; the system mlmf needs one."""
     checkpoint_base: str | None = None
     """Where the checkpoint's base model is, if not where its name leads: a local path or hub id."""
+    memory: MemorySettings = field(default_factory=MemorySettings)
+    """Changes to the memory of the checkpoint, such as its capacity or the text it recalls."""
     base_model: str = "smollm2-135m"
     """Known name, local path or Hugging Face id of the model that answers for the text systems."""
     answer_model: Literal["base", "checkpoint"] = "base"

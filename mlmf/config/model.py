@@ -2,12 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
 
 from mlmf.errors import UserError
 
 AlphaMode = Literal["routed", "scalar", "per_slot"]
+
+
+@dataclass
+class MemorySettings:
+    """Settings of a trained memory that may still be changed, since no weight depends on them; null keeps its own."""
+
+    c_s: int | None = None
+    """Capacity of semantic memory, in event nodes."""
+    c_m: int | None = None
+    """Capacity of semantic memory, in token slots."""
+    slots: Literal["model", "int8"] | None = None
+    """How the semantic layer stores codes and keys."""
+    recall_nodes: int | None = None
+    """How many event nodes a question reads."""
+    recall_tokens: int | None = None
+    """Budget of recalled text put into the prompt; 0 is the pure tensor memory."""
+
+    @property
+    def changed(self) -> dict[str, Any]:
+        """Those that are given, by name."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 @dataclass

@@ -89,6 +89,8 @@ def build_system(name: str, shared: Shared) -> System:
 def system_settings(name: str, config: EvalConfig) -> dict[str, Any]:
     """The settings that may change what system ``name`` answers: part of what its results are stored under."""
     settings = {field: getattr(config, field) for field in SYSTEMS[name].settings}
+    if "memory" in settings:
+        settings["memory"] = config.memory.changed
     if settings.get("answer_model") == "checkpoint":
         settings["base_model"] = None
     if "encoder" in settings and Path(config.encoder).is_dir():
@@ -140,6 +142,7 @@ def _mlmf(shared: Shared) -> MemorySystem:
         base_model=config.checkpoint_base,
         device=config.device,
         max_new_tokens=config.max_new_tokens,
+        memory=config.memory,
     )
 
 
@@ -170,5 +173,5 @@ SYSTEMS: dict[str, Entry] = {
     "oracle_evidence": Entry(lambda shared: OracleEvidence(shared.answering), (*_ANSWERING, "window_tokens")),
     "always_abstain": Entry(lambda shared: always_abstain()),
     "most_frequent": Entry(_most_frequent, ("training_task", "training_file")),
-    "mlmf": Entry(_mlmf),
+    "mlmf": Entry(_mlmf, ("memory",)),
 }

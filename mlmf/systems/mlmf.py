@@ -7,6 +7,7 @@ from pathlib import Path
 
 from mlmf.base_model import resolve_base
 from mlmf.checkpoint import read_config
+from mlmf.config.model import MemorySettings
 from mlmf.errors import UserError
 from mlmf.llm.local import LocalLanguageModel
 from mlmf.memory.state import MemoryState
@@ -33,6 +34,7 @@ class MLMFSystem(MemorySystem):
         base_model: str | None = None,
         device: str | None = None,
         max_new_tokens: int = 24,
+        memory: MemorySettings | None = None,
     ) -> MLMFSystem:
         """Load a checkpoint folder.
 
@@ -41,11 +43,12 @@ class MLMFSystem(MemorySystem):
             base_model: where the base model is, if not where its name in the checkpoint leads.
             device: by default CUDA where there is one.
             max_new_tokens: the longest answer, in tokens.
+            memory: changes to the checkpoint's settings.
 
         Raises:
             UserError: not a checkpoint, or its base model cannot be found.
         """
-        return cls(_load(path, base_model, device), max_new_tokens=max_new_tokens)
+        return cls(_load(path, base_model, device, memory), max_new_tokens=max_new_tokens)
 
     def reset(self) -> None:
         """Start with empty memory."""
@@ -71,7 +74,9 @@ def language_model(
     return LocalLanguageModel(model.lm, model.tokenizer)
 
 
-def _load(checkpoint: str | Path, base_model: str | None, device: str | None) -> MLMFModel:
+def _load(
+    checkpoint: str | Path, base_model: str | None, device: str | None, memory: MemorySettings | None = None
+) -> MLMFModel:
     if base_model is None:
         name = read_config(checkpoint).base_model
         try:
@@ -81,4 +86,4 @@ def _load(checkpoint: str | Path, base_model: str | None, device: str | None) ->
                 f"checkpoint {checkpoint}: its base model {name!r} cannot be found; say where it is with "
                 f"--checkpoint_base. {error}"
             ) from error
-    return MLMFModel.from_pretrained(checkpoint, base_model=base_model, device=device)
+    return MLMFModel.from_pretrained(checkpoint, base_model=base_model, device=device, memory=memory)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from mlmf.config.evaluation import EvalConfig
+from mlmf.config.model import MemorySettings, MLMFConfig
 from mlmf.data.tasks import load_task
 from mlmf.errors import UserError
+from mlmf.model import MLMFModel
 from mlmf.systems.build import SYSTEMS, Shared, build_system, check_systems, system_settings
+from mlmf.systems.mlmf import MLMFSystem
 from mlmf.systems.text import LineKeeper
-from mlmf.types import Query
+from mlmf.types import Query, Session, Turn
 from tests.systems.doubles import WordEncoder
 
 
@@ -86,3 +91,18 @@ def test_most_frequent_needs_a_training_file_where_a_task_has_none(tmp_path: Pat
     assert (stored["training_file"], len(stored["training_sha256"])) == ("train.jsonl", 64)
     with pytest.raises(UserError, match=r"train\.jsonl holds conversation 'anna', which is asked about"):
         build_system("most_frequent", Shared(EvalConfig(data_file=str(file), **settings)))
+
+
+def test_settings_of_the_memory_change_what_a_checkpoint_holds_and_recalls(tmp_path: Path) -> None:
+    MLMFModel.from_base("tiny-random", MLMFConfig(c_s=64, node_tokens=8)).save_pretrained(tmp_path / "saved")
+    changes = MemorySettings(c_s=6, recall_tokens=100, slots="int8")
+    config = EvalConfig(system="mlmf", checkpoint=str(tmp_path / "saved"), memory=changes)
+    assert system_settings("mlmf", config) == {"memory": {"c_s": 6, "recall_tokens": 100, "slots": "int8"}}
+    system = build_system("mlmf", Shared(config))
+    turns = tuple(Turn(f"S0:{i}", "Anna", f"number {i} is red") for i in range(20))
+    system.observe(Session(0, None, turns))
+    assert isinstance(system, MLMFSystem)
+    assert len(system.state.nodes[0]) == 6 and system.state.values.dtype == torch.int8
+    assert system.answer([Query("what is number 19?")])[0].tokens_read > 30
+    with pytest.raises(UserError, match="c_s must be at least 2"):
+        build_system("mlmf", Shared(replace(config, memory=MemorySettings(c_s=0))))
