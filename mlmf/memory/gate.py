@@ -72,6 +72,12 @@ def layer_similarity(query: Tensor, product: Tensor, key_scale: Tensor, floor: T
     Returns:
         ``(B, H, N, layers)``; without meaning where a layer is empty.
     """
+    length = query.float().norm(dim=-1, keepdim=True).clamp_min(1e-12)
+    if not torch.is_grad_enabled():  # the same without the places of the best, which take longer to find than their values
+        cosine = torch.addcmul(floor, product, key_scale[:, :, None])
+        absent = product.new_zeros(product.shape[:-1])
+        best = [part.amax(-1) if part.shape[-1] else absent for part in cosine.split(sizes, -1)]
+        return torch.stack(best, -1) / length
     with torch.no_grad():  # which slot is best has no gradient, and its cosine alone takes a small part of them all
         cosine = torch.addcmul(floor, product, key_scale[:, :, None])
         starts = itertools.accumulate(sizes[:-1], initial=0)
@@ -79,7 +85,6 @@ def layer_similarity(query: Tensor, product: Tensor, key_scale: Tensor, floor: T
         parts = zip(starts, cosine.split(sizes, -1), strict=True)
         chosen = torch.stack([part.argmax(-1) + start if part.shape[-1] else none for start, part in parts], -1)
     scale = key_scale.gather(-1, chosen.flatten(2)).view_as(chosen)
-    length = query.float().norm(dim=-1, keepdim=True).clamp_min(1e-12)
     return product.gather(-1, chosen) * scale / length
 
 
