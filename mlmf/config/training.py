@@ -34,6 +34,9 @@ class TrainConfig:
     """cloze: sentences of a session that gaps are made in, at most."""
     model: MLMFConfig = field(default_factory=MLMFConfig)
     """The memory model."""
+    generate: bool = True
+    """false trains only what finds, by the evidence loss over whole histories: a first stage without a pass of the wrapped
+    model. Best with batches of one conversation's questions, which share its memory."""
     init_from: str | None = None
     """Checkpoint whose weights the run starts from; null starts from the base model."""
 
@@ -131,5 +134,13 @@ class TrainConfig:
             raise UserError(f"max_steps must be at least 1 or null, got {self.max_steps}")
         if not self.objectives:
             raise UserError("objectives is empty: give answer, reply, cloze or several")
+        if not self.generate and "reply" in self.objectives:
+            raise UserError(
+                "generate is false and objectives has reply: no turn is known to be what a reply is found in"
+            )
+        if not self.generate and not self.model.semantic:
+            raise UserError(
+                "generate is false and model.semantic too: without semantic memory there is nothing to find"
+            )
         if not 0.0 <= self.distractor_ramp <= 1.0:
             raise UserError(f"distractor_ramp must be in [0, 1], got {self.distractor_ramp}")
