@@ -20,8 +20,8 @@ from benchmarks.recall_data import Asked
 from benchmarks.recall_learner import Learner
 from mlmf.config.model import LoraSettings, MLMFConfig
 from mlmf.memory.features import SessionFeatures
-from mlmf.memory.find import QueryKeys
 from mlmf.memory.fusion import Fusion
+from mlmf.memory.keys import QueryKeys
 from mlmf.memory.losses import Evidence, entropy_hinge, evidence_loss, retention_loss
 from mlmf.memory.state import MemoryState
 from mlmf.model import IGNORED, MLMFModel
@@ -122,6 +122,7 @@ class MemoryLearner(Learner):
     def query(self, questions: Sequence[Question]) -> QueryKeys:
         """Keys of the questions, with gradient; a leading newline stands where the attention sink is."""
         rows = [self.encode(f"\n{question.text}") for question in questions]
+        texts = [question.text for question in questions]
         size = max(map(len, rows))
         tokens = torch.tensor([[*row, *[0] * (size - len(row))] for row in rows])
         mask = torch.tensor([[i < len(row) for i in range(size)] for row in rows])
@@ -129,7 +130,7 @@ class MemoryLearner(Learner):
             states = self.model.lm.get_input_embeddings()(tokens)
         else:
             states = self.read_live(rows)[0][self.model.key_layer]
-        return self.model.memory.key_projection.query(states[:, 1:], tokens[:, 1:], mask[:, 1:])
+        return self.model.memory.key_projection.query(states[:, 1:], tokens[:, 1:], mask[:, 1:], texts)
 
     def prompts(self, questions: Sequence[Question]) -> tuple[Tensor, Tensor, Tensor]:
         """Ids, mask and labels, left-padded; labels are the answer and the end."""

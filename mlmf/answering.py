@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -14,11 +14,14 @@ from mlmf.abstention import is_abstention
 from mlmf.llm.local import FirstLine
 from mlmf.memory.gate import LAYERS
 from mlmf.memory.state import MemoryState
-from mlmf.recall import as_lines
+from mlmf.recall import Found, Recall, as_lines, choose
 from mlmf.types import Answer, Query, answer_prompt
 
 if TYPE_CHECKING:
     from mlmf.model import MLMFModel
+
+SHORTEST_LINE = 8
+"""Tokens of a dated line, about: so many turns are ranked for a budget as could fit into it."""
 
 
 @torch.no_grad()
@@ -46,8 +49,8 @@ def answer_all(model: MLMFModel, queries: Sequence[Query], state: MemoryState, m
 
     keys = model.query_keys([tokenizer(q.text, add_special_tokens=False)["input_ids"] for q in queries])
     found = model.read(keys, state)
-    lines = [as_lines(recall, model.config.recall_tokens, count) for recall in found.recalls]
-    prompts = [answer_prompt(query, shown) for query, shown in zip(queries, lines, strict=True)]
+    shown = _shown(model, queries, state, found, count)
+    prompts = [answer_prompt(query, one.lines) for query, one in zip(queries, shown, strict=True)]
     ids, mask = _left_padded(tokenizer, prompts, model.encoder.window - max_new_tokens)
     tokens, gamma = model.decode(
         ids.to(model.device), mask.to(model.device), found.bank, max_new_tokens=max_new_tokens, do_sample=False,
@@ -61,8 +64,8 @@ def answer_all(model: MLMFModel, queries: Sequence[Query], state: MemoryState, m
         Answer(
             text=text,
             abstained=is_abstention(text),
-            recalled=found.recalls[i].turn_ids,
-            recalled_lines=found.recalls[i].lines,
+            recalled=_without_repeats(found.recalls[i].turn_ids + shown[i].turn_ids),
+            recalled_lines=_without_repeats(found.recalls[i].lines + shown[i].lines),
             gates={} if shares is None else dict(zip(LAYERS, shares[i], strict=True)),
             tokens_read=int(mask[i].sum()),
             tokens_written=count(text),
@@ -70,6 +73,27 @@ def answer_all(model: MLMFModel, queries: Sequence[Query], state: MemoryState, m
         )
         for i, text in enumerate(texts)
     ]
+
+
+def _shown(
+    model: MLMFModel, queries: Sequence[Query], state: MemoryState, found: Found, count: Callable[[str], int]
+) -> list[Recall]:
+    """The turns that each prompt shows as text: none but where there is a budget for them."""
+    budget = model.config.recall_tokens
+    if found.scores is None or not budget:
+        return [Recall((), ()) for _ in queries]
+    ranked = choose(found.scores.nodes, state, budget // SHORTEST_LINE + 1)
+    return [
+        as_lines(
+            recall, state.nodes[row if len(state.nodes) > 1 else 0], query.text, budget, count,
+            model.config.recall_neighbours,
+        )
+        for row, (recall, query) in enumerate(zip(ranked, queries, strict=True))
+    ]  # fmt: skip
+
+
+def _without_repeats(values: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(values))
 
 
 def _left_padded(tokenizer: PreTrainedTokenizerBase, prompts: Sequence[str], longest: int) -> tuple[Tensor, Tensor]:

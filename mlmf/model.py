@@ -21,9 +21,10 @@ from mlmf.encoder import BaseEncoder
 from mlmf.errors import UserError
 from mlmf.hooks import FusionHooks
 from mlmf.memory.features import SessionFeatures
-from mlmf.memory.find import FindScores, QueryKeys
+from mlmf.memory.find import FindScores
 from mlmf.memory.fusion import MemoryBank
 from mlmf.memory.host import decoder_layers, host_attention
+from mlmf.memory.keys import QueryKeys
 from mlmf.memory.multilayer import MultiLayerMemory
 from mlmf.memory.state import MemoryState
 from mlmf.output import IGNORED, MLMFOutput, labelled_loss, mean_gates, predicting_positions
@@ -198,7 +199,8 @@ class MLMFModel(nn.Module):
 
         Gradients reach the key projection and the weights of tokens, not the base model.
         """
-        return self.memory.key_projection.query(*self.queries(ids))
+        texts = self.tokenizer.batch_decode(list(ids), skip_special_tokens=True)
+        return self.memory.key_projection.query(*self.queries(ids), texts)
 
     def read(self, query: QueryKeys, state: MemoryState) -> Found:
         """Find, then lay out what the fusion layers will attend to."""

@@ -9,8 +9,10 @@ import torch
 from torch import Tensor
 
 from mlmf.memory.codec import StateCodec
+from mlmf.memory.cues import asks_about_past
 from mlmf.memory.find import FindScores
 from mlmf.memory.fusion import MemoryBank
+from mlmf.memory.nodes import versions
 from mlmf.memory.rounding import CODE_STEPS, from_stored
 from mlmf.memory.state import MemoryState, Node, pad_to
 from mlmf.retrieval.budget import within_budget
@@ -18,19 +20,19 @@ from mlmf.retrieval.budget import within_budget
 
 @dataclass(frozen=True)
 class Recall:
-    """The event nodes chosen for one query, best first, as positions in the conversation's ``nodes``."""
+    """Event nodes chosen for one query, as positions in the conversation's ``nodes``; best first where they are read."""
 
     chosen: tuple[int, ...]
     nodes: tuple[Node, ...]
 
     @property
     def turn_ids(self) -> tuple[str, ...]:
-        """Ids of the chosen turns, best first."""
+        """Ids of the chosen turns, in the same order."""
         return tuple(node.turn_id for node in self.nodes)
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The chosen turns as dated lines, best first."""
+        """The chosen turns as dated lines, in the same order."""
         return tuple(node.line for node in self.nodes)
 
 
@@ -126,8 +128,40 @@ def as_bank(
     )
 
 
-def as_lines(recall: Recall, budget: int, count_tokens: Callable[[str], int]) -> list[str]:
-    """The best lines that fit into ``budget`` tokens, put back into the order of time."""
-    costs = [count_tokens(node.line + "\n") for node in recall.nodes]
-    taken = [recall.nodes[position] for position in within_budget(costs, budget)]
-    return [node.line for node in sorted(taken, key=lambda node: (node.session, node.turn))]
+def as_lines(
+    ranked: Recall,
+    nodes: Sequence[Node],
+    question: str,
+    budget: int,
+    count_tokens: Callable[[str], int],
+    neighbours: int = 0,
+) -> Recall:
+    """The turns whose dated lines are shown, in the order of time: the best that fit into ``budget`` tokens.
+
+    Where the question asks about the past, a turn is followed by what it superseded. What was said around the turns comes
+    after all of them. Two turns of the same line are shown once. A turn that is too long does not keep a shorter one out.
+
+    Args:
+        ranked: nodes found for the question, best first.
+        nodes: all of the conversation.
+        question: its words.
+        budget: tokens of all lines together, the ends of lines among them.
+        count_tokens: of a text.
+        neighbours: turns before and after each one that are wanted too.
+    """
+    wanted = list(ranked.chosen)
+    if asks_about_past(question):
+        wanted = [i for found in ranked.chosen for i in (found, *reversed(versions(nodes, found)))]
+    place = {node.key: i for i, node in enumerate(nodes) if not node.is_session}
+    for i in ranked.chosen:
+        session, turn = nodes[i].key
+        around = (turn + sign * far for far in range(1, neighbours + 1) for sign in (-1, 1))
+        beside = (place.get((session, other)) for other in around)
+        wanted += [j for j in beside if j is not None and not nodes[j].superseded]
+    lines: dict[str, int] = {}
+    for i in wanted:
+        lines.setdefault(nodes[i].line, i)
+    fitting = within_budget([count_tokens(line + "\n") for line in lines], budget)
+    different = list(lines.values())
+    shown = sorted((different[position] for position in fitting), key=lambda i: nodes[i].key)
+    return Recall(tuple(shown), tuple(nodes[i] for i in shown))

@@ -13,7 +13,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from mlmf.config.model import LoraSettings, MLMFConfig
 from mlmf.errors import UserError
-from mlmf.memory.find import QueryKeys
+from mlmf.memory.keys import QueryKeys
 from mlmf.memory.state import MemoryState
 from mlmf.model import IGNORED, MLMFModel
 from mlmf.tiny import Architecture, tiny_model, tiny_tokenizer

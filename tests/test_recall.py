@@ -129,18 +129,55 @@ def test_one_conversation_makes_a_bank_for_every_query(state: MemoryState) -> No
     assert not bank.bias.any()
 
 
+NODES = (
+    Node(0, -1, "", "[day 0]"),
+    Node(0, 0, "a", "short one"),
+    Node(1, 0, "b", "the longer", superseded_by=(2, 1)),
+    Node(2, 0, "c", "late line"),
+    Node(2, 1, "d", "the longest of all"),
+    Node(3, 0, "e", "short one"),
+)
+
+
+def shown(chosen: tuple[int, ...], budget: int = 1000, question: str = "Where?", neighbours: int = 0) -> list[str]:
+    ranked = Recall(chosen, tuple(NODES[i] for i in chosen))
+    return list(as_lines(ranked, NODES, question, budget, len, neighbours).turn_ids)
+
+
 @pytest.mark.parametrize(
-    ("budget", "expected"),
-    [
-        (0, []),
-        (9, []),
-        (10, ["short one"]),
-        (24, ["the longer"]),
-        (34, ["short one", "the longer"]),
-        (100, ["short one", "the longer", "late line"]),
-    ],
+    ("budget", "expected"), [(0, []), (9, []), (10, ["a"]), (19, ["d"]), (29, ["a", "d"]), (39, ["a", "c", "d"])]
 )
 def test_lines_fit_the_budget_and_return_to_the_order_of_time(budget: int, expected: list[str]) -> None:
-    nodes = (Node(1, 0, "b", "the longer"), Node(2, 0, "c", "late line"), Node(0, 0, "a", "short one"))
-    costs = {"the longer\n": 24, "late line\n": 25, "short one\n": 10}
-    assert as_lines(Recall((1, 2, 0), nodes), budget, costs.__getitem__) == expected
+    assert shown((4, 1, 3), budget) == expected
+
+
+def test_the_same_line_is_shown_once_for_the_better_hit() -> None:
+    assert shown((5, 1)) == ["e"] and shown((1, 5)) == ["a"]
+
+
+def test_what_is_superseded_is_shown_only_to_a_question_about_the_past() -> None:
+    assert shown((4,)) == ["d"]
+    assert shown((4,), question="Where was it before?") == ["b", "d"]
+
+
+def test_neighbours_come_after_every_hit_and_never_from_another_session() -> None:
+    assert shown((4,), neighbours=2) == ["c", "d"]
+    # 10 tokens for c as a neighbour are left only where they are not needed for the second hit
+    assert shown((4, 1), budget=29, neighbours=1) == ["a", "d"]
+
+
+@settings(deadline=None)
+@given(
+    order=st.permutations(range(1, len(NODES))),
+    budget=st.integers(0, 80),
+    neighbours=st.integers(0, 2),
+    question=st.sampled_from(["Where?", "Where before?"]),
+)
+def test_lines_never_exceed_the_budget_repeat_or_leave_the_order_of_time(
+    order: list[int], budget: int, neighbours: int, question: str
+) -> None:
+    ranked = Recall(tuple(order), tuple(NODES[i] for i in order))
+    lines = as_lines(ranked, NODES, question, budget, len, neighbours)
+    assert sum(len(line) + 1 for line in lines.lines) <= budget
+    assert len(set(lines.lines)) == len(lines.lines)
+    assert [node.key for node in lines.nodes] == sorted(node.key for node in lines.nodes)

@@ -106,6 +106,8 @@ class MLMFConfig:
     """How many event nodes a question reads."""
     recall_tokens: int = 0
     """Budget of recalled text put into the prompt; 0 is the pure tensor memory."""
+    recall_neighbours: int = 0
+    """Turns on either side of a recalled one that are shown too, where the budget allows."""
     working: bool = True
     """Ablation: keep the working layer."""
     episodic: bool = True
@@ -152,7 +154,8 @@ class MLMFConfig:
             raise UserError(f"epsilon must be at least 0 nats, got {self.epsilon}")
         if self.fusion_layers is not None and len(set(self.fusion_layers)) != len(self.fusion_layers):
             raise UserError(f"fusion_layers names a layer twice: {self.fusion_layers}")
-        if self.recall_tokens < 0:
-            raise UserError(f"recall_tokens must be at least 0, got {self.recall_tokens}")
+        for name in ("recall_tokens", "recall_neighbours"):
+            if getattr(self, name) < 0:
+                raise UserError(f"{name} must be at least 0, got {getattr(self, name)}")
         if not (self.working or self.episodic or self.semantic):
             raise UserError("working, episodic and semantic are all false: that is the base model; keep at least one")

@@ -34,6 +34,9 @@ class TrainConfig:
     """cloze: sentences of a session that gaps are made in, at most."""
     model: MLMFConfig = field(default_factory=MLMFConfig)
     """The memory model."""
+    generate: bool = True
+    """false trains only what finds, by the evidence loss over whole histories: a first stage without a pass of the wrapped
+    model. Best with batches of one conversation's questions, which share its memory."""
     init_from: str | None = None
     """Checkpoint whose weights the run starts from; null starts from the base model."""
 
@@ -137,3 +140,11 @@ class TrainConfig:
         for name in ("distractor_ramp", "untold_share"):
             if not 0.0 <= getattr(self, name) <= 1.0:
                 raise UserError(f"{name} must be in [0, 1], got {getattr(self, name)}")
+        if not self.generate and "reply" in self.objectives:
+            raise UserError(
+                "generate is false and objectives has reply: no turn is known to be what a reply is found in"
+            )
+        if not self.generate and not self.model.semantic:
+            raise UserError(
+                "generate is false and model.semantic too: without semantic memory there is nothing to find"
+            )

@@ -73,7 +73,9 @@ def layer_similarity(query: Tensor, product: Tensor, key_scale: Tensor, floor: T
         ``(B, H, N, layers)``; without meaning where a layer is empty.
     """
     length = query.float().norm(dim=-1, keepdim=True).clamp_min(1e-12)
-    if not torch.is_grad_enabled():  # the same without the places of the best, which take longer to find than their values
+    if (
+        not torch.is_grad_enabled()
+    ):  # the same without the places of the best, which take longer to find than their values
         cosine = torch.addcmul(floor, product, key_scale[:, :, None])
         absent = product.new_zeros(product.shape[:-1])
         best = [part.amax(-1) if part.shape[-1] else absent for part in cosine.split(sizes, -1)]

@@ -42,8 +42,8 @@ def evidence_loss(scores: FindScores, state: MemoryState, evidence: Sequence[Evi
     The target is uniform over the evidence that can be found, and nothing where nothing answers.
 
     Args:
-        scores: of one query for each conversation.
-        state: the memories they were found in.
+        scores: of the queries.
+        state: one memory per query, or a single one for all.
         evidence: of each query.
 
     Returns:
@@ -52,7 +52,8 @@ def evidence_loss(scores: FindScores, state: MemoryState, evidence: Sequence[Evi
     """
     logits = scores.nodes if scores.nothing is None else torch.cat([scores.nodes, scores.nothing[:, None]], 1)
     target = torch.zeros(logits.shape)
-    for row, (wanted, nodes) in enumerate(zip(evidence, state.nodes, strict=True)):
+    for row, wanted in enumerate(evidence):
+        nodes = state.nodes[row if state.batch_size > 1 else 0]
         if wanted == () and scores.nothing is not None:
             target[row, -1] = 1
         for i in places(wanted, nodes):

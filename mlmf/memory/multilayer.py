@@ -17,10 +17,11 @@ from mlmf.memory.codec import StateCodec
 from mlmf.memory.entities import entity_extractor
 from mlmf.memory.episodic import EpisodicMemory
 from mlmf.memory.features import SessionFeatures
-from mlmf.memory.find import KeyProjection, NodeScorer
+from mlmf.memory.find import NodeScorer
 from mlmf.memory.forget import forget_row, what_goes
 from mlmf.memory.fusion import Fusion, MemoryBank, ProjectedBank
 from mlmf.memory.host import HostAttention
+from mlmf.memory.keys import KeyProjection
 from mlmf.memory.rounding import CODE_STEPS, KEY_STEPS, from_stored, to_stored
 from mlmf.memory.semantic import SemanticMemory, SemanticRow, session_nodes
 from mlmf.memory.state import MemoryState

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from torch.nn.utils.rnn import pad_sequence
 from mlmf.errors import UserError
 from mlmf.memory.describe import describe
 from mlmf.memory.graph import to_networkx
+from mlmf.memory.layout import Layout
 from mlmf.memory.nodes import Node
 from mlmf.paths import atomic_path, check_writable_folder
 
@@ -82,6 +84,11 @@ class MemoryState:
     def semantic_mask(self) -> Tensor:
         """Filled token slots of the semantic layer, ``(B, M)``."""
         return self.owner >= 0
+
+    @cached_property
+    def layout(self) -> Layout:
+        """How the event nodes lie; worked out at the first search and kept, since a state never changes."""
+        return Layout.of(self.nodes, self.salience.shape[1], self.owner.device)
 
     def is_empty(self) -> bool:
         """True before anything was remembered in any conversation."""

@@ -87,23 +87,31 @@ class Collator:
         features: FeatureMemory,
         seed: int,
         pad_token_id: int,
+        *,
         untold: Untold | None = None,
+        whole: bool = False,
     ) -> None:
-        """Collate examples of ``conversations``; ``untold`` may change what they ask for."""
+        """Collate examples of ``conversations``.
+
+        ``untold`` may change what they ask for; ``whole`` remembers every session of an example's pool.
+        """
         self.untold = untold
         self.conversations, self.features, self.seed, self.pad = conversations, features, seed, pad_token_id
+        self.whole = whole
         self.distractors = 0
         """Most sessions beside the needed ones; the loop raises it."""
 
     def sessions(self, example: dict[str, Any]) -> list[Session]:
         """The needed sessions and up to ``distractors`` others of the pool, in the order of time."""
+        sessions = self.conversations[example["conversation"]].sessions
+        if self.whole:
+            return list(sessions[: example["pool"]])
         generator = random.Random(f"{self.seed} {example['epoch']} {example['index']}")
         needed = set(example["needed"])
         others = [i for i in range(example["pool"]) if i not in needed and i not in example.get("barred", ())]
         # with nothing needed (a reply, a question about what never happened) memory must still hold something
         count = min(len(others), generator.randint(0, self.distractors) + (not needed))
         chosen = sorted(needed | set(generator.sample(others, count)))
-        sessions = self.conversations[example["conversation"]].sessions
         return [sessions[i] for i in chosen]
 
     def __call__(self, examples: Sequence[dict[str, Any]]) -> Batch:
@@ -132,6 +140,25 @@ class Collator:
             labels=torch.tensor(labels),
             evidence=[_evidence(example["evidence"]) for example in examples],
         )
+
+
+def epoch_order(conversations: Sequence[int], seed: int, together: int = 1) -> list[int]:
+    """The examples of an epoch in a seeded order.
+
+    Args:
+        conversations: that of each example.
+        seed: of the order.
+        together: how many examples of a conversation follow each other, where it has as many.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    order = torch.randperm(len(conversations), generator=generator).tolist()
+    if together == 1:
+        return order
+    members: dict[int, list[int]] = {}
+    for i in order:
+        members.setdefault(conversations[i], []).append(i)
+    parts = [row[start : start + together] for row in members.values() for start in range(0, len(row), together)]
+    return [i for part in torch.randperm(len(parts), generator=generator).tolist() for i in parts[part]]
 
 
 def _evidence(pairs: Sequence[Sequence[int]] | None) -> Evidence:

@@ -25,11 +25,12 @@ from mlmf.config.training import TrainConfig
 from mlmf.errors import UserError
 from mlmf.model import MLMFModel
 from mlmf.paths import cache_dir
-from mlmf.training.batching import Batch, Collator, Counts, Untold
+from mlmf.training.batching import Batch, Collator, Counts, Untold, epoch_order
 from mlmf.training.calibration import calibrate
 from mlmf.training.examples import build_examples, target_ids, tokenise
 from mlmf.training.feature_cache import FeatureCache
 from mlmf.training.feature_memory import FeatureMemory
+from mlmf.training.find_objective import FindObjective
 from mlmf.training.interrupts import Interrupts
 from mlmf.training.objective import Losses, Objective
 from mlmf.training.optimiser import MasterAdamW, cosine_with_warmup, parameter_groups
@@ -74,7 +75,13 @@ class Trainer:
         model.queries.keep(self.examples["query"])
         untold = Untold(config.untold_share, target_ids(ABSTENTION, model.tokenizer, config.max_target_tokens))
         self.collator = Collator(
-            conversations, FeatureMemory(self.features), config.seed, model.tokenizer.pad_token_id, untold
+            conversations,
+            FeatureMemory(self.features),
+            config.seed,
+            model.tokenizer.pad_token_id,
+            # a whole history holds what answers
+            untold=untold if config.generate else None,
+            whole=not config.generate,
         )
         self.batch_size = config.per_device_train_batch_size
         per_step = self.batch_size * config.gradient_accumulation_steps * self.accelerator.num_processes
@@ -82,6 +89,8 @@ class Trainer:
         self.total_steps = config.max_steps or config.num_train_epochs * self.steps_per_epoch
         self.objective = self.accelerator.prepare(
             Objective(model, config.tbptt_sessions, config.entropy_weight, config.evidence_weight)
+            if config.generate
+            else FindObjective(model)
         )
         rates = {
             "adapter": config.learning_rate, "copied": config.copied_learning_rate, "fresh": config.fresh_learning_rate,
@@ -126,8 +135,8 @@ class Trainer:
         self.accelerator.wait_for_everyone()
 
     def _order(self, epoch: int) -> list[int]:
-        generator = torch.Generator().manual_seed(self.config.seed * 100_003 + epoch)
-        return torch.randperm(len(self.examples), generator=generator).tolist()
+        together = 1 if self.config.generate else self.batch_size
+        return epoch_order(self.examples["conversation"], self.config.seed * 100_003 + epoch, together)
 
     def _step_batches(self, step: int) -> list[Batch]:
         """This process's batches of one optimiser step. A function of the step alone: resuming needs no bookkeeping."""

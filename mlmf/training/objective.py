@@ -117,8 +117,9 @@ class Objective(nn.Module):
 
 def count_found(evidence: Sequence[Evidence], state: MemoryState, recalls: Sequence[Recall]) -> tuple[int, int]:
     """How many queries have evidence turns, and of how many at least one is among the nodes read."""
+    nodes = state.nodes if len(state.nodes) > 1 else state.nodes * len(evidence)
     read = [
-        not set(places(one, nodes)).isdisjoint(recall.chosen)
-        for one, nodes, recall in zip(evidence, state.nodes, recalls, strict=True)
+        not set(places(one, row)).isdisjoint(recall.chosen)
+        for one, row, recall in zip(evidence, nodes, recalls, strict=True)
     ]
     return sum(bool(one) for one in evidence), sum(read)

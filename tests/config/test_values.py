@@ -22,6 +22,7 @@ from mlmf.errors import UserError
         (MLMFConfig, "epsilon", float("nan")),
         (MLMFConfig, "fusion_layers", [2, 2]),
         (MLMFConfig, "recall_tokens", -1),
+        (MLMFConfig, "recall_neighbours", -1),
         (MLMFConfig, "code_dim", -1),
         (MLMFConfig, "c_m", 127),
         (MLMFConfig, "alpha", 1.0),

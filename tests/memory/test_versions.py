@@ -9,10 +9,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mlmf.memory.layout import Layout
 from mlmf.memory.nodes import Node
 from mlmf.memory.versions import outdated
 
 INF = -torch.inf
+
+
+def lowered(scores: torch.Tensor, rows: list[tuple[Node, ...]]) -> torch.Tensor:
+    return outdated(scores, Layout.of(rows, scores.shape[1], scores.device).newest_first)
 
 
 def row(*keys: tuple[int, int]) -> tuple[Node, ...]:
@@ -23,28 +28,28 @@ def test_a_turn_is_outdated_by_newer_ones_that_answer_as_well() -> None:
     scores = torch.tensor([[5.0, 1.0, 4.0, INF], [2.0, 1.0, 9.0, INF]])
     nodes = [row((0, 0), (0, 1), (1, 0), (1, 1)), row((0, 0), (1, 0), (2, 0))]
     wanted = torch.tensor([[math.exp(-1), math.exp(-1), 0, 0], [1, 1, 0, 0]])
-    torch.testing.assert_close(outdated(scores, nodes), wanted)
+    torch.testing.assert_close(lowered(scores, nodes), wanted)
 
 
 def test_age_alone_outdates_nothing() -> None:
-    assert outdated(torch.tensor([[20.0, *[0.0] * 7]]), [row(*((i, 0) for i in range(8)))])[0, 0] < 1e-8
+    assert lowered(torch.tensor([[20.0, *[0.0] * 7]]), [row(*((i, 0) for i in range(8)))])[0, 0] < 1e-8
 
 
 def test_date_lines_and_what_cannot_be_found_outdate_nothing() -> None:
-    lost = outdated(torch.tensor([[INF, 3.0, INF, INF]]), [row((0, -1), (0, 0), (1, -1), (1, 0))])
+    lost = lowered(torch.tensor([[INF, 3.0, INF, INF]]), [row((0, -1), (0, 0), (1, -1), (1, 0))])
     assert lost[0, 1] == 0
 
 
 def test_what_was_said_last_is_newest_whatever_was_read_last() -> None:
-    in_order = outdated(torch.tensor([[3.0, 2.0, 1.0]]), [row((0, 0), (1, 0), (2, 0))])
-    backwards = outdated(torch.tensor([[1.0, 2.0, 3.0]]), [row((2, 0), (1, 0), (0, 0))])
+    in_order = lowered(torch.tensor([[3.0, 2.0, 1.0]]), [row((0, 0), (1, 0), (2, 0))])
+    backwards = lowered(torch.tensor([[1.0, 2.0, 3.0]]), [row((2, 0), (1, 0), (0, 0))])
     assert torch.equal(backwards.flip(-1), in_order) and in_order[0, 0] > 0 == in_order[0, 2]
 
 
 @pytest.mark.parametrize("size", [0, 3])
-def test_where_nothing_can_be_found_nothing_is_outdated(size: int) -> None:
+def test_where_nothing_can_be_found_nothing_is_lowered(size: int) -> None:
     scores = torch.full((2, size), INF, requires_grad=True)
-    lost = outdated(scores, [row(), row()])
+    lost = lowered(scores, [row(), row()])
     assert lost.shape == (2, size) and not lost.any()
     (scores.masked_fill(scores == INF, 0).sum() + lost.sum()).backward()
     assert torch.isfinite(scores.grad).all()
@@ -60,5 +65,5 @@ def test_it_is_the_definition(values: list[int], seed: int) -> None:
         max((math.exp(s - max(values)) for s, other in zip(values, keys, strict=True) if other > key), default=0.0)
         for key in keys
     ]
-    lost = outdated(torch.tensor([values]).float(), [row(*keys)])
+    lost = lowered(torch.tensor([values]).float(), [row(*keys)])
     torch.testing.assert_close(lost[0], torch.tensor(expected))

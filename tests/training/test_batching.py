@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mlmf.model import IGNORED, MLMFModel
-from mlmf.training.batching import Collator, Counts, Untold
+from mlmf.training.batching import Collator, Counts, Untold, epoch_order
 from mlmf.training.feature_cache import FeatureCache
 from mlmf.training.feature_memory import FeatureMemory
 from mlmf.types import Conversation
@@ -135,3 +136,28 @@ def test_what_has_no_evidence_or_no_other_session_is_asked_as_it_is(make_collato
     untold = Untold(1.0, [9, 2])
     for one in (example(evidence=None), example(evidence=[]), example(evidence=[[0, 1]], needed=[0], pool=1)):
         assert untold(one, seed=0) is one
+
+
+def test_whole_histories_are_every_session_of_the_pool(
+    conversations: Sequence[Conversation], make_model: Callable[..., MLMFModel], tmp_path: Path
+) -> None:
+    collator = Collator(conversations, FeatureMemory(FeatureCache(make_model(), tmp_path)), 0, PAD, whole=True)
+    assert chosen(collator, example(pool=4)) == [0, 1, 2, 3]
+
+
+@settings(deadline=None)
+@given(
+    conversations=st.lists(st.integers(0, 3), max_size=30),
+    seed=st.integers(0, 20),
+    together=st.sampled_from([1, 2, 4]),
+)
+def test_an_epoch_is_a_permutation_in_which_examples_of_a_conversation_stay_together(
+    conversations: list[int], seed: int, together: int
+) -> None:
+    order = epoch_order(conversations, seed, together)
+    assert sorted(order) == list(range(len(conversations)))
+    assert order == epoch_order(conversations, seed, together)
+    changes = sum(conversations[a] != conversations[b] for a, b in pairwise(order))
+    if together > 1:
+        parts = sum(-(-conversations.count(c) // together) for c in set(conversations))
+        assert changes <= max(0, parts - 1)

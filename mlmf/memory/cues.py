@@ -1,0 +1,69 @@
+"""What a question says about where its answer stands: who said it, and in which month or year."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from mlmf.memory.layout import Layout
+from mlmf.types import MONTHS
+
+FIRST_PERSON = frozenset(("me", "user"))
+"""Speakers who ask about themselves."""
+
+_SELF = re.compile(r"\b(?:I|[Mm]e|[Mm]y|[Mm]ine|[Mm]yself)\b")
+_MONTH = re.compile(rf"\b(?:{'|'.join(MONTHS)})\b")  # capitalised: "may" is mostly a verb
+_PAST = re.compile(
+    r"\b(?:before|earlier|first|formerly|former|originally|original|previously|previous|used to|no longer|in the past|back then)\b",
+    re.IGNORECASE,
+)
+_YEAR = re.compile(r"\b(?:19|20)\d\d\b")
+
+
+def by_whom(texts: Sequence[str], layout: Layout) -> Tensor:
+    """1 for the turns of speakers whom the query names, ``(B, N)``; "I" names a speaker of :data:`FIRST_PERSON`.
+
+    A query that names every speaker says nothing about who it was: 0 everywhere.
+    """
+    rows = []
+    for row, text in enumerate(texts):
+        speakers = layout.speakers[row if len(layout.speakers) > 1 else 0]
+        named = [_names(text, speaker) for speaker in speakers]
+        rows.append([False] * len(speakers) if all(named) else named)
+    most = max(map(len, rows), default=0)
+    told = torch.tensor([[*row, *[False] * (most - len(row) + 1)] for row in rows], device=layout.speaker.device)
+    # a place without a speaker reads the last entry, which is never named
+    return told.float().gather(1, (layout.speaker % (most + 1)).expand(len(texts), -1))
+
+
+def when(texts: Sequence[str], layout: Layout) -> Tensor:
+    """1 for the nodes of the months and years that the query names, ``(B, N)``; 0 everywhere where it names none."""
+    rows = []
+    for row, text in enumerate(texts):
+        month = layout.month[row if layout.month.shape[0] > 1 else 0]
+        months = [MONTHS.index(name) for name in _MONTH.findall(text)]
+        years = [int(year) for year in _YEAR.findall(text)]
+        fits = month >= 0 if months or years else torch.zeros_like(month, dtype=torch.bool)
+        for value, wanted in ((month % 12, months), (month // 12, years)):
+            if wanted:
+                fits = fits & torch.isin(value, torch.tensor(wanted, device=value.device))
+        rows.append(fits)
+    return torch.stack(rows).float()
+
+
+def asks_about_past(text: str) -> bool:
+    """Whether a question wants what once was so, and no longer need be.
+
+    >>> asks_about_past("Where did I live before Lisbon?"), asks_about_past("Where do I live?")
+    (True, False)
+    """
+    return _PAST.search(text) is not None
+
+
+def _names(text: str, speaker: str) -> bool:
+    if speaker.lower() in FIRST_PERSON and _SELF.search(text):
+        return True
+    return re.search(rf"\b{re.escape(speaker)}\b", text, re.IGNORECASE) is not None
