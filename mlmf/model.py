@@ -199,7 +199,7 @@ class MLMFModel(nn.Module):
 
         Gradients reach the key projection and the weights of tokens, not the base model.
         """
-        texts = self.tokenizer.batch_decode(list(ids), skip_special_tokens=True)
+        texts = self.tokenizer.batch_decode([list(one) for one in ids], skip_special_tokens=True)
         return self.memory.key_projection.query(*self.queries(ids), texts)
 
     def read(self, query: QueryKeys, state: MemoryState) -> Found:

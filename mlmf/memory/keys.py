@@ -28,8 +28,10 @@ class QueryKeys:
     def select(self, row: int) -> QueryKeys:
         """One of the queries, without its padding."""
         kept = self.mask[row]
-        parts = (self.keys, self.tokens, self.mask, self.weights)
-        return QueryKeys(*(part[row][kept][None] for part in parts), (self.texts[row],))
+        keys, tokens, mask, weights = (
+            part[row][kept][None] for part in (self.keys, self.tokens, self.mask, self.weights)
+        )
+        return QueryKeys(keys, tokens, mask, weights, (self.texts[row],))
 
 
 class KeyProjection(nn.Module):
