@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from mlmf.config.evaluation import EvalConfig
 from mlmf.errors import UserError
@@ -43,7 +44,7 @@ def finished_runs(folders: Sequence[Path]) -> list[Run]:
     Raises:
         UserError: a folder holds no ``results.json``, or one of another version.
     """
-    found = []
+    found: list[tuple[Path, dict[str, Any]]] = []
     for folder in folders:
         path = folder / "results.json"
         if not path.is_file():

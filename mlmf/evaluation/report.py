@@ -38,8 +38,8 @@ SHOWN_LINES = 3
 SHOWN_CHARACTERS = 160
 HEADER_CHARACTERS = 10
 COMPARED = (
-    "Paired comparison on the same questions, second minus first. Interval and first p-value: bootstrap over "
-    "conversations; t-test: over questions, which it takes for independent; p-values corrected over the pairs by Holm."
+    "paired comparison on the same questions, second minus first (interval and first p-value by bootstrap over "
+    "conversations; t-test over questions, which it takes for independent; corrected over the pairs by Holm)"
 )
 _PUBLISHED = {*LOCCO_SHA256.values(), LOCOMO_SHA256}
 Answers = Mapping[tuple[str, str], Sequence[Mapping[str, Any]]]
@@ -115,18 +115,7 @@ def markdown_report(
     parts = [first_line(results), *(f"**Warning.** {warning}" for warning in warnings(results))]
     for task, entries in _by_task(results).items():
         parts.append(f"## {task}")
-        for key, members in _by_key(entries).items():
-            parts += [f"{title(members[0], key)}.", markdown_grid(main_grid(members, key))]
-            if members[0]["keys"][key]["scores"]["categories"]:
-                parts.append(f"F1 by category:\n\n{markdown_grid(category_grid(members, key))}")
-            parts.append(f"Every metric over the answerable questions:\n\n{markdown_grid(metric_grid(members, key))}")
-            parts.append(f"Evidence:\n\n{markdown_grid(evidence_grid(members, key))}")
-            parts += _retention_parts(members, key)
-            if any(len(entry["seeds"]) > 1 for entry in members):
-                parts.append(f"Over seeds, mean ± standard deviation:\n\n{markdown_grid(seed_grid(members, key))}")
-            compared = [one for one in comparisons if (one["task"], one["key"]) == (task, key)]
-            if compared:
-                parts.append(f"{COMPARED}\n\n{markdown_grid(comparison_grid(compared))}")
+        parts += [f"{caption}:\n\n{markdown_grid(grid)}" for caption, grid in tables(entries, comparisons)]
         parts.append(_notes(entries[0]))
         for entry in entries:
             shown = _shown(answers[task, entry["system"]], seed)
@@ -135,14 +124,26 @@ def markdown_report(
     return "\n\n".join(parts) + "\n"
 
 
-def _retention_parts(entries: Sequence[Results], key: str) -> list[str]:
-    streamed = [entry for entry in entries if entry["keys"][key]["retention"]]
-    if not streamed:
-        return []
-    parts = [f"Retention, share of consistent answers:\n\n{markdown_grid(retention_grid(streamed, key))}"]
-    return parts + [
-        f"A[t, p] of {entry['system']}:\n\n{markdown_grid(triangle_grid(entry, key))}" for entry in streamed
-    ]
+def tables(results: Sequence[Results], comparisons: Sequence[Mapping[str, Any]]) -> list[tuple[str, Grid]]:
+    """Every table of a report with its caption, task by task and key by key."""
+    found: list[tuple[str, Grid]] = []
+    for task, entries in _by_task(results).items():
+        for key, members in _by_key(entries).items():
+            found.append((title(members[0], key), main_grid(members, key)))
+            if members[0]["keys"][key]["scores"]["categories"]:
+                found.append((f"{task}: F1 by category", category_grid(members, key)))
+            found.append((f"{task}: every metric over the answerable questions", metric_grid(members, key)))
+            found.append((f"{task}: evidence", evidence_grid(members, key)))
+            streamed = [entry for entry in members if entry["keys"][key]["retention"]]
+            if streamed:
+                found.append((f"{task}: retention, share of consistent answers", retention_grid(streamed, key)))
+            found += [(f"{task}: A[t, p] of {entry['system']}", triangle_grid(entry, key)) for entry in streamed]
+            if any(len(entry["seeds"]) > 1 for entry in members):
+                found.append((f"{task}: mean ± standard deviation over seeds", seed_grid(members, key)))
+            compared = [one for one in comparisons if (one["task"], one["key"]) == (task, key)]
+            if compared:
+                found.append((f"{task}: {COMPARED}", comparison_grid(compared)))
+    return found
 
 
 def comparison_report(comparisons: Sequence[Mapping[str, Any]]) -> Group:

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import DegenerateDataWarning, bootstrap, ttest_rel
-from statsmodels.stats.multitest import multipletests
 
 RESAMPLES = 2_000
 Statistic = Callable[[NDArray[np.intp]], NDArray[np.float64]]
@@ -121,6 +120,9 @@ def paired_difference(pairs: Sequence[tuple[str, float, float]], seed: int) -> d
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
     """Holm's step-down correction of several p-values of one family; those that do not exist stay ``None``."""
+    # here, not at the top: it loads pandas, and only a comparison of several systems needs it
+    from statsmodels.stats.multitest import multipletests
+
     known = [p for p in p_values if p is not None]
     corrected = iter(multipletests(known, method="holm")[1] if known else ())
     return [None if p is None else float(next(corrected)) for p in p_values]

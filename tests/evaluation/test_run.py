@@ -37,7 +37,12 @@ def test_a_run_leaves_results_samples_and_a_report(data_file: Path, tmp_path: Pa
     names = sorted(path.relative_to(out).as_posix() for path in files)
     per_system = ["results.json", "scores.jsonl", "seed_0/samples.jsonl", "seed_0/settings.json"]
     expected = [f"jsonl/{name}/{file}" for name in ("no_memory", "recent_window") for file in per_system]
-    assert names == [*expected, "report.md", "results.json"]
+    plots = [
+        f"plots/jsonl-{what}.{end}"
+        for what in ("growth-seconds", "growth-tokens_read", "raw-categories")
+        for end in ("png", "svg")
+    ]
+    assert names == [*expected, *plots, "report.html", "report.md", "results.json"]
     combined = json.loads((out / "results.json").read_text())
     assert (combined["schema_version"], combined["results"]) == (3, outcome.results)
     assert [one["systems"] for one in combined["comparisons"]] == [["no_memory", "recent_window"]] * 2
