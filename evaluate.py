@@ -3,7 +3,9 @@
 Examples:
     python evaluate.py --system mlmf --checkpoint outputs/locco --tasks locco
     python evaluate.py --config configs/eval/locomo.yaml --system no_memory recent_window full_context --limit 100
+    python evaluate.py --system mlmf --checkpoint 'outputs/run_{seed}/final' --seeds 0 1 2
     python evaluate.py --system recent_window --task jsonl --data_file my_conversations.jsonl
+    python evaluate.py --compare outputs/eval/a outputs/eval/b --output_dir outputs/eval/comparison
 """
 
 from __future__ import annotations
@@ -24,9 +26,10 @@ def main() -> int:
     # after parsing, so that --help and a mistyped option answer at once
     from rich.console import Console
 
+    from mlmf.evaluation.finished import compare_folders
     from mlmf.evaluation.run import run_evaluation
 
-    outcome = run_evaluation(config)
+    outcome = compare_folders(config) if config.compare else run_evaluation(config)
     console = Console(width=None if sys.stdout.isatty() else 100)
     console.print(outcome.tables)
     if outcome.report_path is not None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from mlmf.config.model import MemorySettings
 from mlmf.errors import UserError
 
-_ALIASES = {"--task": "--tasks", "--systems": "--system", "--conversation": "--conversations"}
+_ALIASES = {"--task": "--tasks", "--systems": "--system", "--conversation": "--conversations", "--seed": "--seeds"}
 
 
 @dataclass
@@ -20,7 +20,7 @@ class EvalConfig:
     """Systems under test: no_memory, recent_window, full_context, bm25, dense, hybrid, mlmf; controls: oracle_evidence,
     always_abstain, most_frequent."""
     checkpoint: str | None = None
-    """Folder of the trained model; the system mlmf needs one."""
+    """Folder of the trained model; the system mlmf needs one. {seed} in it stands for each of seeds: one model per seed."""
     checkpoint_base: str | None = None
     """Where the checkpoint's base model is, if not where its name leads: a local path or hub id."""
     memory: MemorySettings = field(default_factory=MemorySettings)
@@ -63,6 +63,8 @@ class EvalConfig:
     """Ask the systems and keep the answers, without scoring them."""
     score_only: bool = False
     """Score the answers that output_dir holds, without asking any system."""
+    compare: list[str] | None = None
+    """Finished output folders to compare with each other, in place of a run; the comparison is written to output_dir."""
     limit: int | None = None
     """Ask only the first so many questions of each task; stamped on everything that is written."""
     window_tokens: int = 400
@@ -87,8 +89,8 @@ class EvalConfig:
     """Folder of results.json, report.md and, by task and system, the answers; runs of several systems may share it."""
     overwrite: bool = False
     """Discard what output_dir holds for the same tasks and systems, and answer every question anew."""
-    seed: int = 0
-    """Seed of the bootstrap intervals and of any system that draws random numbers."""
+    seeds: list[int] = field(default_factory=lambda: [0])
+    """Ask everything once per seed: seed of any system that draws random numbers; the first also of the bootstrap."""
     max_error_share: float = 0.02
     """Share of failed questions above which the run exits with code 1."""
 
@@ -116,6 +118,8 @@ class EvalConfig:
             raise UserError(
                 f"checkpoint_base is {self.checkpoint_base}, but checkpoint is null; give --checkpoint DIR"
             )
+        if not self.seeds or min(self.seeds) < 0 or len(set(self.seeds)) < len(self.seeds):
+            raise UserError(f"seeds must be different numbers from 0 up, at least one, got {self.seeds}")
         if not self.system_names:
             raise UserError("system is empty; name at least one")
         if not self.task_names:
@@ -135,9 +139,14 @@ class EvalConfig:
         """The tasks, each once, whether given as a list, as one name or as ``a,b``."""
         return _names(self.tasks)
 
+    def for_seed(self, seed: int) -> EvalConfig:
+        """The same settings for one of the seeds, its number in place of ``{seed}`` in ``checkpoint``."""
+        checkpoint = self.checkpoint and self.checkpoint.replace("{seed}", str(seed))
+        return replace(self, seeds=[seed], checkpoint=checkpoint)
+
 
 def accept_aliases(argv: Sequence[str]) -> list[str]:
-    """The command line with ``--task``, ``--systems`` and ``--conversation`` in their canonical number."""
+    """The command line with ``--task``, ``--systems``, ``--conversation`` and ``--seed`` in their canonical number."""
     renamed = []
     for argument in argv:
         option, equals, value = argument.partition("=")

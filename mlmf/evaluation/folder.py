@@ -2,13 +2,14 @@
 
 Files::
 
-    results.json                      all tasks and systems that were scored into this folder
-    report.md                         the same for people, with sample answers
-    <task>/<system>/samples.jsonl     one line per answer, written as it is given
-    <task>/<system>/settings.json     what those answers were made with
-    <task>/<system>/scores.jsonl      one line per answer and key, beside its gold side
-    <task>/<system>/results.json      the scores
-    <task>/<system>/.lock             held while a run writes there
+    results.json                              all tasks and systems that were scored into this folder
+    report.md                                 the same for people, with sample answers
+    report.html, plots/                       the same with plots and every question (extra ``report``)
+    <task>/<system>/seed_<n>/samples.jsonl    one line per answer, written as it is given
+    <task>/<system>/seed_<n>/settings.json    what those answers were made with
+    <task>/<system>/scores.jsonl              one line per answer and key, beside its gold side
+    <task>/<system>/results.json              the scores, over all seeds
+    <task>/<system>/.lock                     held while a run writes there
 """
 
 from __future__ import annotations
@@ -28,6 +29,11 @@ from mlmf.evaluation.samples import LOCK_FILE, read_samples
 logger = logging.getLogger(__name__)
 
 Results = dict[str, Any]
+OF_SAMPLE = (
+    "question", "prediction", "error", "recalled", "recalled_lines", "tokens_read", "tokens_history", "seconds",
+    "turns_left_out",
+)  # fmt: skip
+"""What reports need of an answer beside its scores."""
 
 
 @contextmanager
@@ -56,20 +62,26 @@ def all_results(output_dir: Path, own: Sequence[Results]) -> list[Results]:
     return [*own, *others]
 
 
-def read_answers(folder: Path) -> list[dict[str, Any]]:
-    """The lines of ``scores.jsonl``, each with ``question``, ``prediction``, ``error`` and ``recalled_lines`` of its answer."""
-    samples = {sample.key: sample for sample in read_samples(folder / "samples.jsonl")}
+def seed_folder(folder: Path, seed: int) -> Path:
+    """Where the answers of one seed lie, in the folder of a task and system."""
+    return folder / f"seed_{seed}"
+
+
+def read_answers(folder: Path, seeds: Sequence[int]) -> list[dict[str, Any]]:
+    """The lines of ``scores.jsonl``, each with the fields :data:`OF_SAMPLE` of its answer.
+
+    Args:
+        folder: of a task and system.
+        seeds: those that were scored.
+    """
+    samples = {
+        (seed, *sample.key): sample
+        for seed in seeds
+        for sample in read_samples(seed_folder(folder, seed) / "samples.jsonl")
+    }
     rows = []
     for line in (folder / "scores.jsonl").read_text(encoding="utf-8").split("\n")[:-1]:
         row = json.loads(line)
-        sample = samples[row["conversation_id"], row["index"], row["period"] or 0]
-        rows.append(
-            row
-            | {
-                "question": sample.question,
-                "prediction": sample.prediction,
-                "error": sample.error,
-                "recalled_lines": sample.recalled_lines,
-            }
-        )
+        sample = samples[row["seed"], row["conversation_id"], row["index"], row["period"] or 0]
+        rows.append(row | {name: getattr(sample, name) for name in OF_SAMPLE})
     return rows

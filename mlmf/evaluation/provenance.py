@@ -21,7 +21,7 @@ from mlmf.tiny import tiny_tokenizer
 
 
 def answer_settings(system: str, config: EvalConfig, data: LoadedData) -> dict[str, Any]:
-    """Everything that may change an answer. Batch size, device and limit do not; text systems share the prompt settings."""
+    """Everything that may change an answer of a run with one seed. Batch size, device and limit do not; text systems share the prompt settings."""
     settings: dict[str, Any] = {
         "system": system,
         "task": data.task,
@@ -30,7 +30,7 @@ def answer_settings(system: str, config: EvalConfig, data: LoadedData) -> dict[s
         "captions": config.captions,
         "retention": config.retention,
         "max_new_tokens": config.max_new_tokens,
-        "seed": config.seed,
+        "seed": config.seeds[0],
         "checkpoint_sha256": None,
         "checkpoint_base": None,
     }

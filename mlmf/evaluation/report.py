@@ -19,11 +19,15 @@ from mlmf.evaluation.tables import (
     Grid,
     Results,
     category_grid,
+    comparison_grid,
     evidence_grid,
     main_grid,
+    markdown_grid,
     metric_grid,
     number,
     retention_grid,
+    seed_grid,
+    short_comparison_grid,
     short_grid,
     title,
     triangle_grid,
@@ -33,6 +37,10 @@ SHOWN_SAMPLES = 10
 SHOWN_LINES = 3
 SHOWN_CHARACTERS = 160
 HEADER_CHARACTERS = 10
+COMPARED = (
+    "paired comparison on the same questions, second minus first (interval and first p-value by bootstrap over "
+    "conversations; t-test over questions, which it takes for independent; corrected over the pairs by Holm)"
+)
 _PUBLISHED = {*LOCCO_SHA256.values(), LOCOMO_SHA256}
 Answers = Mapping[tuple[str, str], Sequence[Mapping[str, Any]]]
 
@@ -93,24 +101,21 @@ def _unpinned(entry: Results) -> list[str]:
     return lines
 
 
-def markdown_report(results: Sequence[Results], answers: Answers, seed: int) -> str:
+def markdown_report(
+    results: Sequence[Results], answers: Answers, comparisons: Sequence[Mapping[str, Any]], seed: int
+) -> str:
     """The text of ``report.md``.
 
     Args:
         results: contents of results files, at least one.
         answers: by task and system, as :func:`mlmf.evaluation.folder.read_answers` gives them.
+        comparisons: as :func:`mlmf.evaluation.compare.compare_runs` gives them.
         seed: picks the sample questions; every system shows the same ones.
     """
     parts = [first_line(results), *(f"**Warning.** {warning}" for warning in warnings(results))]
     for task, entries in _by_task(results).items():
         parts.append(f"## {task}")
-        for key, members in _by_key(entries).items():
-            parts += [f"{title(members[0], key)}.", _markdown(main_grid(members, key))]
-            if members[0]["keys"][key]["scores"]["categories"]:
-                parts.append(f"F1 by category:\n\n{_markdown(category_grid(members, key))}")
-            parts.append(f"Every metric over the answerable questions:\n\n{_markdown(metric_grid(members, key))}")
-            parts.append(f"Evidence:\n\n{_markdown(evidence_grid(members, key))}")
-            parts += _retention_parts(members, key)
+        parts += [f"{caption}:\n\n{markdown_grid(grid)}" for caption, grid in tables(entries, comparisons)]
         parts.append(_notes(entries[0]))
         for entry in entries:
             shown = _shown(answers[task, entry["system"]], seed)
@@ -119,15 +124,39 @@ def markdown_report(results: Sequence[Results], answers: Answers, seed: int) -> 
     return "\n\n".join(parts) + "\n"
 
 
-def _retention_parts(entries: Sequence[Results], key: str) -> list[str]:
-    streamed = [entry for entry in entries if entry["keys"][key]["retention"]]
-    if not streamed:
-        return []
-    parts = [f"Retention, share of consistent answers:\n\n{_markdown(retention_grid(streamed, key))}"]
-    return parts + [f"A[t, p] of {entry['system']}:\n\n{_markdown(triangle_grid(entry, key))}" for entry in streamed]
+def tables(results: Sequence[Results], comparisons: Sequence[Mapping[str, Any]]) -> list[tuple[str, Grid]]:
+    """Every table of a report with its caption, task by task and key by key."""
+    found: list[tuple[str, Grid]] = []
+    for task, entries in _by_task(results).items():
+        for key, members in _by_key(entries).items():
+            found.append((title(members[0], key), main_grid(members, key)))
+            if members[0]["keys"][key]["scores"]["categories"]:
+                found.append((f"{task}: F1 by category", category_grid(members, key)))
+            found.append((f"{task}: every metric over the answerable questions", metric_grid(members, key)))
+            found.append((f"{task}: evidence", evidence_grid(members, key)))
+            streamed = [entry for entry in members if entry["keys"][key]["retention"]]
+            if streamed:
+                found.append((f"{task}: retention, share of consistent answers", retention_grid(streamed, key)))
+            found += [(f"{task}: A[t, p] of {entry['system']}", triangle_grid(entry, key)) for entry in streamed]
+            if any(len(entry["seeds"]) > 1 for entry in members):
+                found.append((f"{task}: mean ± standard deviation over seeds", seed_grid(members, key)))
+            compared = [one for one in comparisons if (one["task"], one["key"]) == (task, key)]
+            if compared:
+                found.append((f"{task}: {COMPARED}", comparison_grid(compared)))
+    return found
 
 
-def terminal_report(results: Sequence[Results]) -> Group:
+def comparison_report(comparisons: Sequence[Mapping[str, Any]]) -> Group:
+    """The comparisons of systems on their answerable questions, for a terminal."""
+    tables = []
+    for task, key in dict.fromkeys((one["task"], one["key"]) for one in comparisons):
+        members = [one for one in comparisons if (one["task"], one["key"]) == (task, key)]
+        name = task if key == "raw" else f"{task}, {key} key"
+        tables.append(_rich(short_comparison_grid(members), f"{name}: second minus first, F1 of answerable questions"))
+    return Group(*tables)
+
+
+def terminal_report(results: Sequence[Results], comparisons: Sequence[Mapping[str, Any]]) -> Group:
     """The same tables for a terminal, without the samples."""
     limited = any(entry["is_limited"] for entry in results)
     parts: list[Table | Text] = [Text(first_line(results), style="bold yellow")] if limited else []
@@ -140,7 +169,10 @@ def terminal_report(results: Sequence[Results]) -> Group:
             streamed = [entry for entry in members if entry["keys"][key]["retention"]]
             if streamed:
                 parts.append(_rich(retention_grid(streamed, key), f"{task}, retention (consistent answers)"))
-    return Group(*parts)
+            several = [entry for entry in members if len(entry["seeds"]) > 1]
+            if several:
+                parts.append(_rich(seed_grid(several, key), f"{task}, mean ± standard deviation over seeds"))
+    return Group(*parts, comparison_report(comparisons))
 
 
 def _by_task(results: Sequence[Results]) -> dict[str, list[Results]]:
@@ -194,17 +226,7 @@ def _sample_table(answers: Sequence[Mapping[str, Any]], metric: str) -> str:
             shorten(line, SHOWN_CHARACTERS, placeholder=" ...") for line in one["recalled_lines"][:SHOWN_LINES]
         )
         rows.append([one["question"], gold, text or "(empty)", number(one["metrics"].get(metric)), lines])
-    return _markdown((header, rows))
-
-
-def _markdown(grid: Grid) -> str:
-    header, rows = grid
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join(f"| {' | '.join(_cell(cell) for cell in line)} |" for line in lines)
-
-
-def _cell(text: str) -> str:
-    return " ".join(text.replace("|", "\\|").split())
+    return markdown_grid((header, rows))
 
 
 def _rich(grid: Grid, caption: str) -> Table:

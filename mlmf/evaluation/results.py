@@ -2,7 +2,7 @@
 
 ``docs/evaluation.md`` describes the schema key by key. Keys are always present and always in the same order; a number that
 does not exist is ``null``. The file in the output folder itself holds
-``{"schema_version": ..., "results": [...]}`` over all tasks and systems in that folder.
+``{"schema_version": ..., "results": [...], "comparisons": [...]}`` over all tasks and systems in that folder.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from mlmf.evaluation.plan import question_period
 from mlmf.evaluation.retention import retention
 from mlmf.evaluation.samples import Sample
 from mlmf.evaluation.scored import Scored, always_abstain, score_samples
-from mlmf.evaluation.scores import aggregate
+from mlmf.evaluation.scores import aggregate, over_seeds
 from mlmf.evaluation.usage import usage
 from mlmf.paths import atomic_write_text
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 _PACKAGES = ("mlmf", "torch", "transformers", "peft", "nltk", "numpy", "scipy")
 
 
@@ -42,20 +42,18 @@ def build_results(
     settings: Mapping[str, Any],
     scoring: Mapping[str, Any],
     trained_on: Mapping[str, Any] | None,
-    seed: int,
 ) -> dict[str, Any]:
     """The content of ``results.json`` of one system on one task.
 
     Args:
         system: name of the system.
         data: the task as loaded, before any limit.
-        samples: one per answer, failed ones included.
+        samples: one per answer of every seed, failed ones included.
         by_key: what :func:`score_key` gives for each key.
-        settings: as given to :class:`~mlmf.evaluation.samples.SampleFile`.
+        settings: by seed, as given to :class:`~mlmf.evaluation.samples.SampleFile`.
         scoring: what the scores depend on beside the answers.
         trained_on: ``ids`` of the conversations that the checkpoint was trained on (null where it does not say) and which
             of them were ``scored``; ``None`` for a system without a checkpoint.
-        seed: of the run.
     """
     original = sum(len(conversation.questions) for conversation in data.conversations)
     effective = len({(sample.conversation_id, sample.index) for sample in samples})
@@ -73,7 +71,7 @@ def build_results(
             "probes_sha256": data.probes_sha256,
         },
         "trained_on": None if trained_on is None else dict(trained_on),
-        "seeds": [seed],
+        "seeds": sorted(map(int, settings)),
         "n": {
             "original": original,
             "effective": effective,
@@ -105,7 +103,7 @@ def score_key(
 
     Args:
         task: decides metrics and categories.
-        samples: one per answer, failed ones included.
+        samples: one per answer of every seed, failed ones included.
         key: the gold side.
         judge: of consistency.
         success_threshold: main F1 from which an answer counts as a success.
@@ -113,8 +111,8 @@ def score_key(
         seed: of the bootstrap.
 
     Returns:
-        The scored answers, and the entry of the key: its audit, ``scores`` and ``controls`` (of the answers after the last
-        period, where there are periods), and ``retention`` or null.
+        The scored answers, and the entry of the key: its audit, ``scores``, ``over_seeds`` and ``controls`` (of the
+        answers after the last period, where there are periods), and ``retention`` or null.
     """
 
     def score(answers: Sequence[Sample]) -> list[Scored]:
@@ -134,6 +132,7 @@ def score_key(
     entry = {
         **key.describe(),
         "scores": aggregate(task, final, seed=seed),
+        "over_seeds": over_seeds(final),
         "controls": {"always_abstain": aggregate(task, control, seed=seed)},
         "retention": found,
     }

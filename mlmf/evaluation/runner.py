@@ -37,6 +37,7 @@ class Runner:
         plan: when the questions of a conversation are asked.
         on_progress: called with the number of questions just finished.
         memory_bytes: what is noted as :attr:`Sample.memory_bytes` after a batch.
+        seed: noted with each answer.
     """
 
     batch_size: int
@@ -44,6 +45,7 @@ class Runner:
     plan: Planner = ask_once
     on_progress: Callable[[int], None] = lambda count: None
     memory_bytes: Callable[[], int] = lambda: 0
+    seed: int = 0
 
     def run(self, system: System, conversations: Sequence[Conversation], file: SampleFile) -> list[Sample]:
         """Ask every question that ``file`` has no answer to yet.
@@ -95,7 +97,7 @@ class Runner:
             for start in range(0, len(due), self.batch_size):
                 batch = self._answer(system, due[start : start + self.batch_size], failure)
                 yield [
-                    replace(sample, tokens_history=tokens, turns_history=turns, seconds_ingest=seconds)
+                    replace(sample, tokens_history=tokens, turns_history=turns, seconds_ingest=seconds, seed=self.seed)
                     for sample in batch
                 ]
 

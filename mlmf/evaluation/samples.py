@@ -35,6 +35,8 @@ class Sample:
     question: str
     period: int | None = None
     """The period after which it was asked, 1 to 6, where questions are asked after each of them."""
+    seed: int = 0
+    """Of the run that asked."""
     status: Literal["ok", "error"] = "ok"
     error: str | None = None
     """Why there is no answer."""

@@ -105,7 +105,14 @@ def always_abstain(samples: Sequence[Sample]) -> list[Sample]:
     """
     return [
         Sample(
-            one.conversation_id, one.index, one.id, one.question, one.period, prediction=CONTROL_ANSWER, abstained=True
+            one.conversation_id,
+            one.index,
+            one.id,
+            one.question,
+            one.period,
+            one.seed,
+            prediction=CONTROL_ANSWER,
+            abstained=True,
         )
         for one in samples
     ]
@@ -145,6 +152,7 @@ def _row(key: str, one: Scored) -> dict[str, Any]:
     question = one.question
     return {
         "key": key,
+        "seed": one.sample.seed,
         "conversation_id": one.sample.conversation_id,
         "index": one.sample.index,
         "period": one.sample.period,

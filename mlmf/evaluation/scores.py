@@ -13,7 +13,7 @@ from mlmf.data.locomo import ADVERSARIAL, CATEGORY_NAMES
 from mlmf.evaluation.evidence import CUTOFFS, ndcg_at, recall_at, reciprocal_rank
 from mlmf.evaluation.metrics import LEXICAL, main_metric
 from mlmf.evaluation.scored import Scored, false_memory, over_refusal
-from mlmf.evaluation.statistics import mean, mean_interval
+from mlmf.evaluation.statistics import mean, mean_interval, spread
 
 
 def aggregate(task: str, answers: Sequence[Scored], *, seed: int) -> dict[str, Any]:
@@ -52,6 +52,40 @@ def aggregate(task: str, answers: Sequence[Scored], *, seed: int) -> dict[str, A
         "over_refusal": over_refusal(scored),
         "evidence": evidence(scored),
         "answer_words": mean(len((one.sample.prediction or "").split()) for one in scored),
+    }
+
+
+def over_seeds(answers: Sequence[Scored]) -> dict[str, Any]:
+    """The spread of the main figures over seeds.
+
+    Returns:
+        For ``answerable_f1``, ``overall_f1``, ``consistency``, ``abstention_on_traps``, ``false_memory`` and
+        ``over_refusal``: ``values`` by seed, their ``mean`` and sample standard deviation ``sd`` (``None`` for a single
+        seed); and ``same_answers``, whether all seeds gave the same answers, so that the spread says nothing.
+    """
+    by_seed: dict[int, list[Scored]] = {}
+    for one in answers:
+        by_seed.setdefault(one.sample.seed, []).append(one)
+    found = {
+        seed: _figures([one for one in members if one.sample.status == "ok"]) for seed, members in by_seed.items()
+    }
+    said = [[one.sample.prediction for one in members] for members in by_seed.values()]
+    names = next(iter(found.values()), {})
+    return {
+        **{name: spread({str(seed): values[name] for seed, values in found.items()}) for name in names},
+        "same_answers": len(said) > 1 and all(one == said[0] for one in said),
+    }
+
+
+def _figures(scored: Sequence[Scored]) -> dict[str, float | None]:
+    answerable = [one for one in scored if not one.question.is_trap]
+    return {
+        "answerable_f1": mean(one.main for one in answerable)["mean"],
+        "overall_f1": mean(one.main for one in scored)["mean"],
+        "consistency": mean(one.consistent for one in answerable if one.consistent is not None)["mean"],
+        "abstention_on_traps": mean(one.abstained for one in scored if one.question.is_trap)["mean"],
+        "false_memory": false_memory(scored)["mean"],
+        "over_refusal": over_refusal(scored)["mean"],
     }
 
 

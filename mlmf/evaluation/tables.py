@@ -144,6 +144,63 @@ def triangle_grid(entry: Results, key: str) -> Grid:
     return header, rows
 
 
+def comparison_grid(comparisons: Sequence[Mapping[str, Any]]) -> Grid:
+    """Two systems a row: the difference (second minus first), and how sure it is."""
+    header = [
+        "task", "key", "measure", "first", "second", "F1 first", "F1 second", "difference", "95 % interval",
+        "p bootstrap (Holm)", "p t-test (Holm)", "p over seeds", "effect d", "n",
+    ]  # fmt: skip
+    rows = [
+        [
+            one["task"], one["key"], one["measure"].removesuffix("_f1"), *one["systems"],
+            number(one["first"]), number(one["second"]), f"{one['difference']:+.3f}", interval(one["ci95"]),
+            probability(one["p_bootstrap_holm"]), probability(one["p_t_holm"]), probability(one["p_seeds"]),
+            number(one["effect_size"]), f"{one['n']:,}",
+        ]
+        for one in comparisons
+    ]  # fmt: skip
+    return header, rows
+
+
+def short_comparison_grid(comparisons: Sequence[Mapping[str, Any]]) -> Grid:
+    """The columns of :func:`comparison_grid` that fit on a terminal of 100 columns, answerable questions alone."""
+    header, rows = comparison_grid([one for one in comparisons if one["measure"] == "answerable_f1"])
+    kept = [
+        header.index(name)
+        for name in ("first", "second", "difference", "95 % interval", "p bootstrap (Holm)", "effect d", "n")
+    ]
+    return [header[position] for position in kept], [[row[position] for position in kept] for row in rows]
+
+
+def seed_grid(results: Sequence[Results], key: str) -> Grid:
+    """Mean and standard deviation over seeds of the systems that were asked under several."""
+    names = {
+        "answerable_f1": "answerable F1", "overall_f1": "F1 with traps", "consistency": "consistency",
+        "abstention_on_traps": "abstains on traps", "false_memory": "claims on traps", "over_refusal": "wrongly refused",
+    }  # fmt: skip
+    rows = []
+    for entry in results:
+        found = entry["keys"][key]["over_seeds"]
+        note = "yes" if found["same_answers"] else "no"
+        rows.append([entry["system"], *(_with_sd(found[name]) for name in names), str(len(entry["seeds"])), note])
+    return ["system", *names.values(), "seeds", "same answers"], rows
+
+
+def markdown_grid(grid: Grid) -> str:
+    """A table as Markdown."""
+    header, rows = grid
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(_cell(cell) for cell in line)} |" for line in lines)
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.replace("|", "\\|").split())
+
+
+def _with_sd(figure: Mapping[str, Any]) -> str:
+    return number(figure["mean"]) + (f" ± {figure['sd']:.3f}" if figure["sd"] is not None else "")
+
+
 def title(entry: Results, key: str) -> str:
     """Task, key and the denominators of a table."""
     scores = entry["keys"][key]["scores"]
@@ -169,6 +226,11 @@ def number(value: float | None) -> str:
 def percent(value: float | None) -> str:
     """A share as a percentage with one decimal, or a dash."""
     return "-" if value is None else f"{100 * value:.1f} %"
+
+
+def probability(value: float | None) -> str:
+    """A p-value with three decimals, and no zero where it is only small."""
+    return "< 0.001" if value is not None and value < 0.001 else number(value)
 
 
 def interval(ends: Sequence[float] | None) -> str:

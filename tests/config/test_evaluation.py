@@ -58,6 +58,8 @@ def test_every_config_in_the_repository_parses(path: Path) -> None:
         ({"max_error_share": 1.5}, r"max_error_share must be in \[0, 1\], got 1.5"),
         ({"answer_model": "checkpoint"}, "give --checkpoint DIR"),
         ({"checkpoint_base": "x"}, "checkpoint_base is x, but checkpoint is null; give --checkpoint DIR"),
+        ({"seeds": []}, r"seeds must be different numbers from 0 up, at least one, got \[\]"),
+        ({"seeds": [1, 1]}, r"seeds must be different numbers"),
         ({"system": []}, "system is empty"),
         ({"tasks": ","}, "tasks is empty"),
         ({"success_threshold": 2}, r"success_threshold must be in \[0, 1\], got 2"),

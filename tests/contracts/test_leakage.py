@@ -206,7 +206,7 @@ def test_what_is_forbidden_changes_nothing_that_a_system_does(settings: dict[str
         done[world] = {
             name: [
                 (s.status, s.prediction, s.recalled, s.recalled_lines, s.gates, s.tokens_read, s.tokens_written)
-                for s in read_samples(out / "locomo" / name / "samples.jsonl")
+                for s in read_samples(out / "locomo" / name / "seed_0" / "samples.jsonl")
                 if s.conversation_id == "ann"
             ]
             for name in SYSTEMS

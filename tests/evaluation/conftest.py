@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-import mlmf.evaluation.run as run_module
+import mlmf.evaluation.asking as asking_module
 from mlmf.config.evaluation import EvalConfig
 from mlmf.config.model import MLMFConfig
 from mlmf.data.jsonl import dump_jsonl
@@ -125,7 +125,7 @@ def config(mine: Path, tmp_path: Path, **changes: Any) -> EvalConfig:
 def spy(monkeypatch: pytest.MonkeyPatch) -> SpySystem:
     """Stands in for whatever system the run asks for."""
     system = SpySystem({"Question 3?": Answer("I don't know")})
-    monkeypatch.setattr(run_module, "build_system", lambda name, shared: system)
+    monkeypatch.setattr(asking_module, "build_system", lambda name, shared: system)
     return system
 
 

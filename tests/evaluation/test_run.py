@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-import mlmf.evaluation.run as run_module
+import mlmf.evaluation.asking as asking_module
 from mlmf.config.model import MLMFConfig
 from mlmf.data.locco import FILES, PROBE_FILES
 from mlmf.data.tasks import LoadedData
@@ -35,11 +35,17 @@ def test_a_run_leaves_results_samples_and_a_report(data_file: Path, tmp_path: Pa
     out = tmp_path / "out"
     files = (path for path in out.rglob("*") if path.is_file() and path.name != LOCK_FILE)
     names = sorted(path.relative_to(out).as_posix() for path in files)
-    per_system = ["results.json", "samples.jsonl", "scores.jsonl", "settings.json"]
+    per_system = ["results.json", "scores.jsonl", "seed_0/samples.jsonl", "seed_0/settings.json"]
     expected = [f"jsonl/{name}/{file}" for name in ("no_memory", "recent_window") for file in per_system]
-    assert names == [*expected, "report.md", "results.json"]
+    plots = [
+        f"plots/jsonl-{what}.{end}"
+        for what in ("growth-seconds", "growth-tokens_read", "raw-categories")
+        for end in ("png", "svg")
+    ]
+    assert names == [*expected, *plots, "report.html", "report.md", "results.json"]
     combined = json.loads((out / "results.json").read_text())
-    assert combined == {"schema_version": 2, "results": outcome.results}
+    assert (combined["schema_version"], combined["results"]) == (3, outcome.results)
+    assert [one["systems"] for one in combined["comparisons"]] == [["no_memory", "recent_window"]] * 2
     single = json.loads((out / "jsonl" / "recent_window" / "results.json").read_text())
     assert single == outcome.results[1]
     assert list(single) == [
@@ -47,7 +53,8 @@ def test_a_run_leaves_results_samples_and_a_report(data_file: Path, tmp_path: Pa
         "usage", "ratios_to_full_context", "versions", "git_commit", "created_at",
     ]  # fmt: skip
     assert single["n"] == {"original": 8, "effective": 8, "answers": 8, "failed": 0}
-    assert single["settings"] == json.loads((out / "jsonl" / "recent_window" / "settings.json").read_text())
+    settings = json.loads((out / "jsonl" / "recent_window" / "seed_0" / "settings.json").read_text())
+    assert single["settings"] == {"0": settings}
     assert single["data"]["source"] == "mine.jsonl"
     assert re.fullmatch("[0-9a-f]{64}", single["data"]["sha256"])
     assert single["usage"]["tokens_read"] > outcome.results[0]["usage"]["tokens_read"]
@@ -121,7 +128,7 @@ def test_a_limited_report_in_a_fuller_folder_is_about_the_limit_alone(
     assert report.startswith("SMOKE, n=3 of 8\n")
     assert "3 answerable questions, 0 traps, 1 conversation." in report
     assert "### jsonl, no_memory: 3 answers" in report
-    samples = tmp_path / "out" / "jsonl" / "no_memory" / "samples.jsonl"
+    samples = tmp_path / "out" / "jsonl" / "no_memory" / "seed_0" / "samples.jsonl"
     assert len(read_samples(samples)) == 8
 
 
@@ -140,7 +147,7 @@ def test_an_output_dir_that_cannot_be_made_is_refused_before_anything_is_loaded(
     data_file: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").touch()
-    monkeypatch.setattr(run_module, "load_from_config", lambda *_, **__: pytest.fail("data was loaded"))
+    monkeypatch.setattr(asking_module, "load_from_config", lambda *_, **__: pytest.fail("data was loaded"))
     with pytest.raises(UserError, match=f"output_dir {tmp_path / name}: {tmp_path / 'file'} is not a folder"):
         run_evaluation(config(data_file, tmp_path, output_dir=str(tmp_path / name)))
 
@@ -176,7 +183,7 @@ def test_other_settings_in_the_same_folder_are_refused_before_anything_is_asked(
         run_evaluation(config(data_file, tmp_path, window_tokens=9))
     assert spy.calls == []
     assert run_evaluation(config(data_file, tmp_path, window_tokens=9, overwrite=True)).exit_code == 0
-    assert len(read_samples(tmp_path / "out" / "jsonl" / "recent_window" / "samples.jsonl")) == 8
+    assert len(read_samples(tmp_path / "out" / "jsonl" / "recent_window" / "seed_0" / "samples.jsonl")) == 8
 
 
 @pytest.mark.parametrize(
@@ -215,7 +222,7 @@ def test_a_checkpoint_answers_as_memory_and_as_the_same_model_without_it(
     assert memory["usage"]["tokens_read"] == without["usage"]["tokens_read"] < everything["usage"]["tokens_read"]
     assert sum(memory["usage"]["gates"].values()) == pytest.approx(1, abs=1e-3)
     assert memory["keys"]["raw"]["scores"]["evidence"]["turns"] > 0
-    assert memory["settings"]["checkpoint_sha256"] == without["settings"]["checkpoint_sha256"] is not None
+    assert memory["settings"]["0"]["checkpoint_sha256"] == without["settings"]["0"]["checkpoint_sha256"] is not None
 
 
 def test_a_checkpoint_on_a_local_base_model_is_told_where_that_is(data_file: Path, tmp_path: Path) -> None:
@@ -231,7 +238,7 @@ def test_a_checkpoint_on_a_local_base_model_is_told_where_that_is(data_file: Pat
         run_evaluation(config(data_file, tmp_path, **settings))
     outcome = run_evaluation(config(data_file, tmp_path, checkpoint_base=str(base), **settings))
     assert [entry["n"]["failed"] for entry in outcome.results] == [0, 0]
-    assert {entry["settings"]["checkpoint_base"] for entry in outcome.results} == {"my-base"}
+    assert {entry["settings"]["0"]["checkpoint_base"] for entry in outcome.results} == {"my-base"}
 
 
 def test_a_folder_that_is_no_checkpoint_is_refused(data_file: Path, tmp_path: Path) -> None:
@@ -254,7 +261,7 @@ def test_chosen_conversations_are_the_whole_run(data_file: Path, tmp_path: Path,
     outcome = run_evaluation(config(data_file, tmp_path, system="no_memory", conversations=["ben"]))
     assert outcome.results[0]["n"] == {"original": 8, "effective": 4, "answers": 4, "failed": 0}
     assert (tmp_path / "out" / "report.md").read_text().startswith("SMOKE, n=4 of 8\n")
-    samples = read_samples(tmp_path / "out" / "jsonl" / "no_memory" / "samples.jsonl")
+    samples = read_samples(tmp_path / "out" / "jsonl" / "no_memory" / "seed_0" / "samples.jsonl")
     assert {sample.conversation_id for sample in samples} == {"ben"}
 
 
@@ -288,7 +295,7 @@ def test_the_script_on_locomo_end_to_end(locomo: LoadedData, tmp_path: Path) -> 
     assert run.returncode == 0, run.stderr
     assert "SMOKE, n=5 of 1,986" in run.stdout
     assert "always abstain" in run.stdout
-    assert len(read_samples(tmp_path / "locomo" / "no_memory" / "samples.jsonl")) == 5
+    assert len(read_samples(tmp_path / "locomo" / "no_memory" / "seed_0" / "samples.jsonl")) == 5
 
 
 def test_the_script_says_what_is_wrong_in_one_line() -> None:

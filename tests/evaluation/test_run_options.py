@@ -52,7 +52,9 @@ def test_answers_can_be_given_first_and_scored_later(data_file: Path, tmp_path: 
     assert lenient.results[0]["scoring"]["success_threshold"] == 0.0
     part = run_evaluation(config(data_file, tmp_path, system="no_memory", score_only=True, limit=3))
     assert part.results[0]["n"] == {"original": 8, "effective": 3, "answers": 3, "failed": 0}
-    with pytest.raises(UserError, match=r"recent_window/samples\.jsonl: no such file, so there is nothing to score"):
+    with pytest.raises(
+        UserError, match=r"recent_window/seed_0/samples\.jsonl: no such file, so there is nothing to score"
+    ):
         run_evaluation(config(data_file, tmp_path, system="recent_window", score_only=True))
     other = tmp_path / "other.jsonl"
     other.write_text(data_file.read_text().replace("Anna", "Hanna"))
@@ -76,7 +78,7 @@ def test_retention_asks_after_every_period_and_goes_on_where_it_stopped(tmp_path
     assert found["retention"]["split"] == "balanced"
     # the main table is about the answers at the end, each question once
     assert (found["scores"]["answerable_f1"]["n"], found["scores"]["false_memory"]["n"]) == (18, 4)
-    assert outcome.results[0]["settings"]["retention"] == "balanced"
+    assert outcome.results[0]["settings"]["0"]["retention"] == "balanced"
     assert "| no_memory | 0.000 | 0.000 | - |" in (tmp_path / "out" / "report.md").read_text()
     with pytest.raises(UserError, match="retention: balanced -> None"):
         run_evaluation(config(tmp_path, tmp_path, **(settings | {"retention": None})))

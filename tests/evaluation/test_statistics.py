@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mlmf.evaluation.statistics import cluster_interval, mean, mean_interval
+from mlmf.evaluation.statistics import cluster_interval, holm, mean, mean_interval, paired_difference
 
 
 def test_a_mean_over_nothing_is_none() -> None:
@@ -32,3 +32,35 @@ def test_one_conversation_or_an_undefined_resample_has_no_interval() -> None:
     assert mean_interval([("only", 1.0), ("only", 0.0)], seed=0) is None
     counts = np.array([0.0, 1.0])
     assert cluster_interval(2, lambda chosen: 1.0 / counts[chosen].sum(axis=-1), seed=0) is None
+
+
+def test_a_paired_difference_is_that_of_the_pairs() -> None:
+    pairs = [
+        (f"c{number // 5}", first, first + step) for number, (first, step) in enumerate([(0.1, 0.2), (0.7, 0.1)] * 10)
+    ]
+    found = paired_difference(pairs, seed=0)
+    steps = np.array([second - first for _, first, second in pairs])
+    assert found["difference"] == pytest.approx(0.15)
+    assert found["effect_size"] == pytest.approx(0.15 / steps.std(ddof=1))
+    assert found["t"] == pytest.approx(0.15 / (steps.std(ddof=1) / np.sqrt(20)))
+    assert found["p_t"] < 1e-6
+    assert found["p_bootstrap"] == pytest.approx(2 / 2_001)
+    assert found["ci95"][0] > 0.1
+
+
+def test_equal_systems_have_no_t_and_no_effect() -> None:
+    found = paired_difference([("a", 0.5, 0.5), ("b", 1.0, 1.0)], seed=0)
+    assert (found["difference"], found["t"], found["p_t"], found["effect_size"]) == (0.0, None, None, None)
+    assert found["p_bootstrap"] == 1.0
+
+
+def test_the_bootstrap_of_pairs_resamples_conversations() -> None:
+    # one conversation speaks for the second system with many questions, one against it with few
+    found = paired_difference([*[("a", 0.0, 1.0)] * 50, *[("b", 1.0, 0.9)] * 2], seed=0)
+    assert found["p_t"] < 0.001
+    assert found["p_bootstrap"] > 0.3
+
+
+def test_holm_leaves_out_what_does_not_exist() -> None:
+    assert holm([0.01, None, 0.04]) == [pytest.approx(0.02), None, pytest.approx(0.04)]
+    assert holm([None]) == [None]

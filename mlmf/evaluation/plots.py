@@ -1,0 +1,183 @@
+"""The plots of a report: F1 by category, what is kept of each period, and what answers cost as the history grows."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mlmf.data.locco import PERIODS
+from mlmf.paths import atomic_write_bytes, atomic_write_text
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Results = Mapping[str, Any]
+Answers = Mapping[tuple[str, str], Sequence[Mapping[str, Any]]]
+Plots = dict[str, "Figure"]
+
+BINS = 8
+"""Groups of questions with a history of about the same length; each is one point of a growth plot."""
+_INK = "#010203"
+"""Colour of text and axes; in an embedded plot it gives way to the text colour of the page."""
+_STYLE: dict[Any, Any] = {
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "figure.constrained_layout.use": True,
+    **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), _INK),
+}
+_GROWTH = {"tokens_read": "tokens read per question", "seconds": "seconds per question"}
+
+
+def draw_plots(results: Sequence[Results], answers: Answers) -> Plots:
+    """Every plot that the results have numbers for, by name (``<task>-<key>-<what>``)."""
+    from matplotlib import rc_context
+
+    plots: Plots = {}
+    with rc_context(_STYLE):
+        for task in dict.fromkeys(entry["task"] for entry in results):
+            entries = [entry for entry in results if entry["task"] == task]
+            for key in dict.fromkeys(key for entry in entries for key in entry["keys"]):
+                members = [entry for entry in entries if key in entry["keys"]]
+                if any(entry["keys"][key]["scores"]["categories"] for entry in members):
+                    plots[f"{task}-{key}-categories"] = _categories(members, key)
+                streamed = [entry for entry in members if entry["keys"][key]["retention"]]
+                if streamed:
+                    plots[f"{task}-{key}-triangle"] = _triangles(streamed, key)
+                    plots[f"{task}-{key}-retention"] = _retention(streamed, key)
+            for field in _GROWTH:
+                plots[f"{task}-growth-{field}"] = _growth(entries, answers, field)
+    return plots
+
+
+def save_plots(plots: Plots, folder: Path) -> None:
+    """Write each plot as ``<name>.png`` and ``<name>.svg``."""
+    for name, figure in plots.items():
+        picture = io.BytesIO()
+        figure.savefig(picture, format="png", dpi=150, facecolor="white")
+        atomic_write_bytes(folder / f"{name}.png", picture.getvalue())
+        atomic_write_text(folder / f"{name}.svg", _svg(name, figure, facecolor="white"))
+
+
+def embedded_svg(name: str, figure: Figure) -> str:
+    """A plot as an ``<svg>`` element on a transparent ground, its ink the text colour of the page."""
+    text = _svg(name, figure, transparent=True)
+    return text[text.index("<svg") :].replace(_INK, "currentColor")
+
+
+def _svg(name: str, figure: Figure, **how: Any) -> str:
+    """The same text for the same plot: no date, and ids from its name, which also keeps the plots of a page apart."""
+    from matplotlib import rc_context
+
+    buffer = io.StringIO()
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
+        figure.savefig(buffer, format="svg", metadata={"Date": None}, **how)
+    return buffer.getvalue()
+
+
+def _categories(entries: Sequence[Results], key: str) -> Figure:
+    from matplotlib.figure import Figure
+
+    scores = [entry["keys"][key]["scores"]["categories"] for entry in entries]
+    names = {category["category"]: category["name"] for found in scores for category in found}
+    figure = Figure(figsize=(8, 3.2))
+    axes = figure.subplots()
+    width = 0.8 / len(entries)
+    places = np.arange(len(names))
+    for position, (entry, found) in enumerate(zip(entries, scores, strict=True)):
+        means = {category["category"]: category["f1"] for category in found}
+        heights = [np.nan if means.get(number) is None else means[number] for number in sorted(names)]
+        axes.bar(places + (position - (len(entries) - 1) / 2) * width, heights, width, label=entry["system"])
+    axes.set_xticks(places, [_category(number, names[number]) for number in sorted(names)])
+    axes.set_ylabel("F1")
+    axes.set_ylim(0, 1)
+    _legend(axes)
+    return figure
+
+
+def _category(number: int, name: str) -> str:
+    return name if name.endswith(str(number)) else f"{number} {name}"
+
+
+def _triangles(entries: Sequence[Results], key: str) -> Figure:
+    """A[t, p] of each system as a heat map."""
+    from matplotlib.figure import Figure
+
+    columns = min(3, len(entries))
+    rows = -(-len(entries) // columns)
+    figure = Figure(figsize=(0.6 + 2.6 * columns, 2.7 * rows))
+    grid: Any = figure.subplots(rows, columns, squeeze=False)
+    panels = grid.flatten()
+    for axes, entry in zip(panels, entries, strict=False):
+        cells = np.full((PERIODS, PERIODS), np.nan)
+        for t, values in enumerate(entry["keys"][key]["retention"]["consistency"]["A"]):
+            cells[t, : len(values)] = [np.nan if value is None else value for value in values]
+        axes.imshow(cells, vmin=0, vmax=1, cmap="viridis")
+        for t, p in np.argwhere(np.isfinite(cells)):
+            shade = "white" if cells[t, p] < 0.6 else "black"
+            axes.text(p, t, f"{cells[t, p]:.2f}", ha="center", va="center", fontsize=7, color=shade)
+        axes.set_xticks(range(PERIODS), range(1, PERIODS + 1))
+        axes.set_yticks(range(PERIODS), range(1, PERIODS + 1))
+        axes.set_title(entry["system"], fontsize=9)
+        axes.set_xlabel("asked about period")
+        axes.set_ylabel("after period")
+    for axes in panels[len(entries) :]:
+        axes.set_axis_off()
+    return figure
+
+
+def _retention(entries: Sequence[Results], key: str) -> Figure:
+    """Figure 2 of the MLMF paper: share of consistent answers about the first period after each later one."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 3.2))
+    panels: Any = figure.subplots(1, 2, sharey=True)
+    first, mean_of_all = panels
+    times = range(1, PERIODS + 1)
+    for entry in entries:
+        rows = entry["keys"][key]["retention"]["consistency"]["A"]
+        first.plot(times, [np.nan if row[0] is None else row[0] for row in rows], marker="o", label=entry["system"])
+        means = [
+            np.mean(known) if (known := [value for value in row if value is not None]) else np.nan for row in rows
+        ]
+        mean_of_all.plot(times, means, marker="o", label=entry["system"])
+    first.set_title("about period 1", fontsize=9)
+    mean_of_all.set_title("about all periods so far", fontsize=9)
+    first.set_ylabel("consistent answers")
+    for axes in (first, mean_of_all):
+        axes.set_xlabel("asked after period")
+        axes.set_ylim(0, 1)
+    _legend(mean_of_all)
+    return figure
+
+
+def _growth(entries: Sequence[Results], answers: Answers, field: str) -> Figure:
+    """Mean cost of a question against the tokens said before it."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 3.2))
+    axes = figure.subplots()
+    for entry in entries:
+        rows = answers[entry["task"], entry["system"]]
+        key = rows[0]["key"] if rows else None
+        points = sorted(
+            (row["tokens_history"], row[field]) for row in rows if row["status"] == "ok" and row["key"] == key
+        )
+        groups = (
+            [group for group in np.array_split(np.array(points, dtype=float), BINS) if len(group)] if points else []
+        )
+        middles = [group.mean(axis=0) for group in groups]
+        axes.plot([x for x, _ in middles], [y for _, y in middles], marker="o", label=entry["system"])
+    axes.set_xlabel("tokens said before the question")
+    axes.set_ylabel(_GROWTH[field])
+    axes.set_ylim(bottom=0)
+    _legend(axes)
+    return figure
+
+
+def _legend(axes: Any) -> None:
+    axes.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.01, 1))
