@@ -7,10 +7,14 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
+import numpy as np
+
 from mlmf.data.locco import PERIODS
-from mlmf.evaluation.statistics import holm, mean, paired_difference
+from mlmf.evaluation.statistics import holm, paired_difference
 
 Row = Mapping[str, Any]
+Scores = dict[tuple[str, int], dict[int, float]]
+"""Main metric by question and seed."""
 MEASURES: dict[str, Callable[[Row], bool]] = {
     "answerable_f1": lambda row: not row["is_trap"],
     "overall_f1": lambda row: True,
@@ -71,10 +75,11 @@ def _compare(first: Run, second: Run, key: str, measure: str, seed: int) -> dict
     shared = [question for question in scores[0] if question in scores[1]]
     if not shared:
         return None
-    pairs = [(question[0], *(_over_seeds(found[question]) for found in scores)) for question in shared]
+    one, other = scores
+    pairs = [(question[0], _over_seeds(one[question]), _over_seeds(other[question])) for question in shared]
     seeds = [value for value in first.results["seeds"] if value in second.results["seeds"]]
     by_seed = [
-        (str(value), *(mean(found[question][value] for question in shared)["mean"] for found in scores))
+        (str(value), _mean_of(one, shared, value), _mean_of(other, shared, value))
         for value in seeds
         if all(value in found[question] for found in scores for question in shared)
     ]
@@ -83,15 +88,18 @@ def _compare(first: Run, second: Run, key: str, measure: str, seed: int) -> dict
         "key": key,
         "measure": measure,
         "systems": [first.label, second.label],
-        **paired_difference([(one[0], one[1], one[2]) for one in pairs], seed),
+        **paired_difference(pairs, seed),
         "p_seeds": paired_difference(by_seed, seed)["p_t"] if len(by_seed) > 1 else None,
     }
 
 
-def _scores(run: Run, key: str, measure: str) -> dict[tuple[str, int], dict[int, float]]:
-    """Main metric by question and seed."""
+def _mean_of(scores: Scores, questions: Sequence[tuple[str, int]], seed: int) -> float:
+    return float(np.mean([scores[question][seed] for question in questions]))
+
+
+def _scores(run: Run, key: str, measure: str) -> Scores:
     metric = run.results["keys"][key]["scores"]["metric"]
-    found: dict[tuple[str, int], dict[int, float]] = {}
+    found: Scores = {}
     for row in run.answers:
         is_final = row["key"] == key and row["period"] in (None, PERIODS)
         if is_final and row["status"] == "ok" and MEASURES[measure](row):
