@@ -126,7 +126,7 @@ def test_a_limited_report_in_a_fuller_folder_is_about_the_limit_alone(
     assert (scores["abstention_on_traps"]["n"], scores["answerable_f1"]["conversations"]) == (0, 1)
     report = (tmp_path / "out" / "report.md").read_text()
     assert report.startswith("SMOKE, n=3 of 8\n")
-    assert "3 answerable questions, 0 traps, 1 conversation." in report
+    assert "3 answerable questions, 0 traps, 1 conversation:" in report
     assert "### jsonl, no_memory: 3 answers" in report
     samples = tmp_path / "out" / "jsonl" / "no_memory" / "seed_0" / "samples.jsonl"
     assert len(read_samples(samples)) == 8
