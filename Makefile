@@ -4,13 +4,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+FINDER ?= outputs/find/final
 
 # tests never wait for a hub, an account or a progress bar
 OFFLINE := HF_HUB_OFFLINE=1 HF_DATASETS_OFFLINE=1 HF_HUB_DISABLE_TELEMETRY=1 HF_HUB_DISABLE_PROGRESS_BARS=1 \
 	WANDB_MODE=disabled TOKENIZERS_PARALLELISM=false TQDM_DISABLE=1
 
 .DEFAULT_GOAL := help
-.PHONY: help install base-model demo test lint types imports unit test-slow recall-benchmark bench read-benchmark finding-benchmark format clean
+.PHONY: help install base-model demo test lint types imports unit test-slow recall-benchmark bench read-benchmark addressing-benchmark format clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -62,8 +63,11 @@ bench: base-model ## measure the speed of memory against the model without it, i
 read-benchmark: base-model ## ask the demo's checkpoint with the evidence in memory alone, into results/read.json
 	$(BIN)/python -m benchmarks.read
 
-finding-benchmark: $(INSTALLED) ## score bm25, dense and hybrid at finding the evidence, into results/finding.json
-	$(BIN)/python -m benchmarks.finding
+addressing-benchmark: base-model ## score who finds the evidence, into results/addressing.json; train.py --config configs/train/find.yaml first
+	$(BIN)/python -m benchmarks.addressing
+	$(BIN)/python -m benchmarks.addressing --base_model smollm2-135m
+	$(BIN)/python -m benchmarks.addressing --checkpoint $(FINDER) --ablations --capacity
+	$(BIN)/python -m benchmarks.addressing --checkpoint $(FINDER) --tasks locomo --folds 5
 
 format: $(INSTALLED) ## format and fix what ruff can fix
 	$(BIN)/ruff check --fix .
