@@ -53,7 +53,7 @@ DEFINITIONS = {
     "state_bytes": "size of a memory at the default capacities once more sessions no longer make it larger, in the dtype "
     "of the model; aim <= 16e6",
     "state_bytes_int8": "the same with slots: int8",
-    "state_over_kv_cache": "size of the memory of one conversation over that of the key-value cache of its text; aim "
+    "state_over_kv_cache": "size of the memory of one conversation over that of the key-value cache of the text it holds; aim "
     "<= 0.125",
     "read_variance_kept": "share of the variance of keys and values, on LOCCO's test users, that codes made for its training "
     "users keep",
@@ -141,9 +141,9 @@ def decoding(
 
 
 def size(model: MLMFModel, conversation: Conversation, state: MemoryState) -> dict[str, float]:
-    """How large a memory is, against the key-value cache of the text it was written from."""
+    """How large a memory is, against the key-value cache of the text that it holds."""
     lm = model.lm.config.get_text_config()
-    tokens = sum(text_ids(model, session).shape[1] for session in conversation.sessions)
+    tokens = int(state.semantic_mask.sum())  # a long conversation is not held whole
     width = torch.finfo(model.lm.dtype).bits // 8
     head_dim = getattr(lm, "head_dim", None) or lm.hidden_size // lm.num_attention_heads
     cache = tokens * lm.num_hidden_layers * 2 * lm.num_key_value_heads * head_dim * width
