@@ -43,7 +43,11 @@ session. For facts and never-told questions the conversation has `n` sessions, f
 * `no_memory` and `full_context` are the same Llama, as many parameters, with no or every session in its context; their
   attention starts by copying what it attends to, as the memory's fusion does. `full_context` is trained for as many steps
   from scratch, and is an upper bound only where it learned to read by then.
-* `peer:...` are packages of others ([`recall_peers.py`](../benchmarks/recall_peers.py)) at about as many parameters.
+* `peer:...` are packages of others ([`recall_peers.py`](../benchmarks/recall_peers.py)) at about as many parameters. Where they
+  stand at chance at every distance, they have not learned the task in these steps; what they would learn in more is not told.
+
+A likely reason where a part is not missed: every answer stands in one turn, which semantic memory holds token by token, and no
+conversation exceeds the capacity. Blends of sessions, their ends and steady embeddings have nothing to add to that.
 """
 
 
