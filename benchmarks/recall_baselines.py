@@ -31,7 +31,7 @@ class ContextLearner(Learner):
         """Build with or without the sessions in context; ``language`` weighs the next-token loss on them."""
         super().__init__(tokenizer)
         self.lm = tiny_llama(tokenizer, INTERMEDIATE)
-        # as the memory's fusion does: from random projections attention learns to copy an answer several times later
+        # as the memory's fusion does: from random projections attention learns to copy an answer later
         for layer in self.lm.model.layers:
             nn.init.eye_(layer.self_attn.v_proj.weight)
             nn.init.eye_(layer.self_attn.o_proj.weight)

@@ -19,21 +19,6 @@ from mlmf.paths import cache_dir
 from mlmf.tiny import tiny_model, tiny_tokenizer
 
 
-@pytest.fixture
-def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("MLMF_CACHE", str(tmp_path))
-    monkeypatch.setattr(hub, "_hub_cached", lambda hub_id: None)
-    return tmp_path
-
-
-@pytest.fixture
-def saved(tmp_path: Path) -> Path:
-    folder = tmp_path / "saved"
-    tiny_model("gpt2", layers=2).save_pretrained(folder)
-    tiny_tokenizer().save_pretrained(folder)
-    return folder
-
-
 def test_tiny_random_needs_nothing_and_is_always_the_same(empty_cache: Path) -> None:
     model, tokenizer = load_base(TINY)
     again, _ = load_base(TINY)

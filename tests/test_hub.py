@@ -15,22 +15,6 @@ from mlmf import hub
 from mlmf.base_model import BASE_MODELS as KIND
 from mlmf.errors import UserError
 from mlmf.hub import resolve_model
-from mlmf.tiny import tiny_model, tiny_tokenizer
-
-
-@pytest.fixture
-def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("MLMF_CACHE", str(tmp_path))
-    monkeypatch.setattr(hub, "_hub_cached", lambda hub_id: None)
-    return tmp_path
-
-
-@pytest.fixture
-def saved(tmp_path: Path) -> Path:
-    folder = tmp_path / "saved"
-    tiny_model("gpt2", layers=2).save_pretrained(folder)
-    tiny_tokenizer().save_pretrained(folder)
-    return folder
 
 
 def test_unknown_name_is_corrected() -> None:
