@@ -12,18 +12,12 @@ from accelerate.utils import parse_flag_from_env
 
 from mlmf.config.parse import dump_config
 from mlmf.config.training import TrainConfig
-from mlmf.data.tasks import load_task
-from mlmf.errors import UserError
 from mlmf.model import MLMFModel
+from mlmf.training.data import load_training_data
 from mlmf.training.loop import Trainer
 from mlmf.training.run_folder import RunFolder
-from mlmf.types import Conversation
 
 logger = logging.getLogger(__name__)
-
-TRAINING_SPLIT = {"locco": "train", "msc": "valid"}
-"""What each task trains on unless told otherwise; tasks without splits are not listed."""
-
 
 SCORED_ON = {"locomo": "locomo", "recall": "recall"}
 """The evaluation task that goes with a training task; the others are scored on LOCCO."""
@@ -38,7 +32,7 @@ def run_training(config: TrainConfig) -> Path | None:
         folder.check(resume=resuming, overwrite=config.overwrite_output_dir)
         if config.resume_from_checkpoint not in (None, "latest"):
             folder.find(str(config.resume_from_checkpoint))
-    conversations = load_conversations(config)
+    data = load_training_data(config)
     # accelerate joins processes that have no GPU only where it is told that they have none
     on_cpu = parse_flag_from_env("ACCELERATE_USE_CPU") or not torch.accelerator.is_available()
     process = PartialState(cpu=on_cpu)
@@ -55,14 +49,14 @@ def run_training(config: TrainConfig) -> Path | None:
         model.config.recall_nodes, model.config.recall_tokens = config.model.recall_nodes, config.model.recall_tokens
     else:
         model = MLMFModel.from_base(config.model.base_model, config.model, device=device)
-    trainer = Trainer(config, model, conversations, dump_config(config))
+    trainer = Trainer(config, model, data, dump_config(config))
     counts = (
         sum(p.numel() for p in model.parameters() if p.requires_grad),
         sum(p.numel() for p in model.parameters()),
     )
     logger.info(
         "%s: %d conversations, %d examples, %d steps (%d an epoch); %.1f M of %.1f M parameters trained on %s",
-        config.task, len(conversations), len(trainer.examples), trainer.total_steps, trainer.steps_per_epoch,
+        config.task, len(data.conversations), len(trainer.examples), trainer.total_steps, trainer.steps_per_epoch,
         counts[0] / 1e6, counts[1] / 1e6, trainer.accelerator.device,
     )  # fmt: skip
     if config.dry_run:
@@ -78,28 +72,3 @@ def run_training(config: TrainConfig) -> Path | None:
             data += " --conversations OTHERS"
         logger.info("score it: python evaluate.py --system mlmf --checkpoint %s --task %s", final, data)
     return final
-
-
-def load_conversations(config: TrainConfig) -> tuple[Conversation, ...]:
-    """The conversations that ``config`` trains on.
-
-    Raises:
-        UserError: unknown task or conversation, unreadable file, nothing left.
-    """
-    split = config.split
-    if split is None and config.data_file is None and config.probes is None:
-        split = TRAINING_SPLIT.get(config.task)
-    data = load_task(
-        config.task,
-        data_file=config.data_file,
-        probes=config.probes,
-        split=split,
-        allow_unknown_data=config.allow_unknown_data,
-    )
-    if config.conversations is None:
-        return data.conversations
-    known = {conversation.id: conversation for conversation in data.conversations}
-    missing = [name for name in config.conversations if name not in known]
-    if missing:
-        raise UserError(f"{data.source} has no conversation {missing[0]!r}. It has: {', '.join(known)}")
-    return tuple(known[name] for name in config.conversations)
