@@ -67,8 +67,8 @@ def run_training(config: TrainConfig) -> Path | None:
     if trainer.accelerator.is_main_process:
         logger.info("model: %s", final)
         # a model is not scored on what it was trained on
-        data = "jsonl --data_file OTHERS.jsonl" if config.task == "jsonl" else SCORED_ON.get(config.task, "locco")
+        scored = "jsonl --data_file OTHERS.jsonl" if config.task == "jsonl" else SCORED_ON.get(config.task, "locco")
         if config.task == "locomo":
-            data += " --conversations OTHERS"
-        logger.info("score it: python evaluate.py --system mlmf --checkpoint %s --task %s", final, data)
+            scored += " --conversations OTHERS"
+        logger.info("score it: python evaluate.py --system mlmf --checkpoint %s --task %s", final, scored)
     return final
