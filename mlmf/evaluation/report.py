@@ -12,8 +12,12 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from mlmf.config.variants import variant_of
 from mlmf.data.locco import LOCCO_SHA256, PROBE_SHA256
 from mlmf.data.locomo import LOCOMO_SHA256
+from mlmf.evaluation.ablation_table import COMPARED as ABLATED
+from mlmf.evaluation.ablation_table import ablation_grid, short_ablation_grid
+from mlmf.evaluation.compare import Comparisons
 from mlmf.evaluation.metrics import main_metric
 from mlmf.evaluation.tables import (
     Grid,
@@ -101,22 +105,20 @@ def _unpinned(entry: Results) -> list[str]:
     return lines
 
 
-def markdown_report(
-    results: Sequence[Results], answers: Answers, comparisons: Sequence[Mapping[str, Any]], seed: int
-) -> str:
+def markdown_report(results: Sequence[Results], answers: Answers, comparisons: Comparisons, seed: int) -> str:
     """The text of ``report.md``.
 
     Args:
         results: contents of results files, at least one.
         answers: by task and system, as :func:`mlmf.evaluation.folder.read_answers` gives them.
-        comparisons: as :func:`mlmf.evaluation.compare.compare_runs` gives them.
+        comparisons: the paired tests between them.
         seed: picks the sample questions; every system shows the same ones.
     """
     parts = [first_line(results), *(f"**Warning.** {warning}" for warning in warnings(results))]
     for task, entries in _by_task(results).items():
         parts.append(f"## {task}")
         parts += [f"{caption}:\n\n{markdown_grid(grid)}" for caption, grid in tables(entries, comparisons)]
-        parts.append(_notes(entries[0]))
+        parts.append(_notes(entries))
         for entry in entries:
             shown = _shown(answers[task, entry["system"]], seed)
             parts.append(f"### {task}, {entry['system']}: {len(shown)} answer{'' if len(shown) == 1 else 's'}")
@@ -124,7 +126,7 @@ def markdown_report(
     return "\n\n".join(parts) + "\n"
 
 
-def tables(results: Sequence[Results], comparisons: Sequence[Mapping[str, Any]]) -> list[tuple[str, Grid]]:
+def tables(results: Sequence[Results], comparisons: Comparisons) -> list[tuple[str, Grid]]:
     """Every table of a report with its caption, task by task and key by key."""
     found: list[tuple[str, Grid]] = []
     for task, entries in _by_task(results).items():
@@ -140,7 +142,10 @@ def tables(results: Sequence[Results], comparisons: Sequence[Mapping[str, Any]])
             found += [(f"{task}: A[t, p] of {entry['system']}", triangle_grid(entry, key)) for entry in streamed]
             if any(len(entry["seeds"]) > 1 for entry in members):
                 found.append((f"{task}: mean ± standard deviation over seeds", seed_grid(members, key)))
-            compared = [one for one in comparisons if (one["task"], one["key"]) == (task, key)]
+            if any(variant_of(entry["system"]) for entry in members):
+                grid = ablation_grid(members, comparisons.ablations, key)
+                found.append((f"{task}: ablations, {ABLATED}", grid))
+            compared = [one for one in comparisons.pairs if (one["task"], one["key"]) == (task, key)]
             if compared:
                 found.append((f"{task}: {COMPARED}", comparison_grid(compared)))
     return found
@@ -156,7 +161,7 @@ def comparison_report(comparisons: Sequence[Mapping[str, Any]]) -> Group:
     return Group(*tables)
 
 
-def terminal_report(results: Sequence[Results], comparisons: Sequence[Mapping[str, Any]]) -> Group:
+def terminal_report(results: Sequence[Results], comparisons: Comparisons) -> Group:
     """The same tables for a terminal, without the samples."""
     limited = any(entry["is_limited"] for entry in results)
     parts: list[Table | Text] = [Text(first_line(results), style="bold yellow")] if limited else []
@@ -172,7 +177,10 @@ def terminal_report(results: Sequence[Results], comparisons: Sequence[Mapping[st
             several = [entry for entry in members if len(entry["seeds"]) > 1]
             if several:
                 parts.append(_rich(seed_grid(several, key), f"{task}, mean ± standard deviation over seeds"))
-    return Group(*parts, comparison_report(comparisons))
+            if any(variant_of(entry["system"]) for entry in members):
+                grid = short_ablation_grid(members, comparisons.ablations, key)
+                parts.append(_rich(grid, f"{task}, ablations: difference to the full memory"))
+    return Group(*parts, comparison_report(comparisons.pairs))
 
 
 def _by_task(results: Sequence[Results]) -> dict[str, list[Results]]:
@@ -191,7 +199,7 @@ def _grouped(results: Sequence[Results], names: Callable[[Results], list[str]]) 
     return groups
 
 
-def _notes(entry: Results) -> str:
+def _notes(entries: Sequence[Results]) -> str:
     text = (
         "The interval resamples conversations. Wrongly refused: share of the answerable questions. Claims on traps: share "
         "of traps answered with an assertion; trap answers: with the wrong answer that the trap names. "
@@ -199,7 +207,13 @@ def _notes(entry: Results) -> str:
         "read on average; questions without known evidence are left out. Tokens and seconds are per question, for "
         "answering alone."
     )
-    if entry["task"] == "locomo":
+    text += "".join(
+        f" {entry['system']}: one checkpoint for each of {len(entry['folds'])} folds; each conversation was asked of the one "
+        "whose training left it out."
+        for entry in entries
+        if entry["folds"] is not None
+    )
+    if entries[0]["task"] == "locomo":
         text += (
             " F1 is LoCoMo's official one; F1 with traps is its official overall mean (categories 1 to 5), of which "
             "category 5 alone gives 22.5 points to whoever always abstains."

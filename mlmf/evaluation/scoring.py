@@ -61,6 +61,7 @@ def score_all(
             settings=found.settings,
             scoring=scoring,
             trained_on=trained[task, name],
+            folds=tasks[task].tested if config.uses_checkpoint(name) else None,
         )
     for (task, name), entry in results.items():
         if (task, "full_context") in results:

@@ -182,7 +182,7 @@ def seed_grid(results: Sequence[Results], key: str) -> Grid:
     for entry in results:
         found = entry["keys"][key]["over_seeds"]
         note = "yes" if found["same_answers"] else "no"
-        rows.append([entry["system"], *(_with_sd(found[name]) for name in names), str(len(entry["seeds"])), note])
+        rows.append([entry["system"], *(with_sd(found[name]) for name in names), str(len(entry["seeds"])), note])
     return ["system", *names.values(), "seeds", "same answers"], rows
 
 
@@ -197,7 +197,8 @@ def _cell(text: str) -> str:
     return " ".join(text.replace("|", "\\|").split())
 
 
-def _with_sd(figure: Mapping[str, Any]) -> str:
+def with_sd(figure: Mapping[str, Any]) -> str:
+    """A mean over seeds with its standard deviation, where there are several."""
     return number(figure["mean"]) + (f" ± {figure['sd']:.3f}" if figure["sd"] is not None else "")
 
 
