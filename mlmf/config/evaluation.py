@@ -50,9 +50,9 @@ class EvalConfig:
     chat: bool = False
     """Put the prompts of the text systems into the answer model's chat template."""
     tasks: str | list[str] = field(default_factory=lambda: ["locco"])
-    """Where the questions come from: locco, locco_l, locomo, recall, jsonl."""
+    """Where the questions come from: locco, locco_l, locomo, longmemeval, recall, jsonl."""
     data_file: str | None = None
-    """Your own data: for locomo any file in LoCoMo's layout, for jsonl a file in the documented own format."""
+    """Your own data: for locomo and longmemeval any file in their layout, for jsonl one in the documented own format."""
     probes: str | None = None
     """Your own questions about LOCCO's users, in place of the packaged probes."""
     split: str | None = None

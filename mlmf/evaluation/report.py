@@ -18,17 +18,18 @@ from mlmf.data.locomo import LOCOMO_SHA256
 from mlmf.evaluation.ablation_table import COMPARED as ABLATED
 from mlmf.evaluation.ablation_table import ablation_grid, short_ablation_grid
 from mlmf.evaluation.compare import Comparisons
+from mlmf.evaluation.evidence_tables import category_evidence_grid, evidence_grid
 from mlmf.evaluation.metrics import main_metric
 from mlmf.evaluation.tables import (
     Grid,
     Results,
     category_grid,
     comparison_grid,
-    evidence_grid,
     main_grid,
     markdown_grid,
     metric_grid,
     number,
+    percent,
     retention_grid,
     seed_grid,
     short_comparison_grid,
@@ -79,6 +80,13 @@ def warnings(results: Sequence[Results]) -> list[str]:
                 f"{entry['system']} on {entry['task']}: {n['failed']:,} of {n['answers']:,} questions failed and are "
                 f"left out of its means; counted as zero, answerable F1 is {zero}."
             )
+        cut = entry["usage"]["cut"]
+        if cut["questions"]:
+            lines.append(
+                f"{entry['system']} on {entry['task']}: {cut['questions']:,} of {n['answers'] - n['failed']:,} questions "
+                f"were asked without the oldest turns, for which the model's window has no room: {cut['turns']:,.0f} turns "
+                f"on average, {percent(cut['share'])} of the history."
+            )
         if entry["trained_on"] and entry["trained_on"]["scored"]:
             lines.append(
                 f"{entry['system']} on {entry['task']}: its checkpoint was trained on "
@@ -95,7 +103,8 @@ def _unpinned(entry: Results) -> list[str]:
     lines = []
     if data["sha256"] not in _PUBLISHED:
         lines.append(
-            f"Unpinned data: {data['source']} (sha256 {data['sha256'][:12]}) is not a published benchmark file."
+            f"Unpinned data: {data['source']} (sha256 {data['sha256'][:12]}) is none of the published files that "
+            "this version knows."
         )
     if data["probes_source"] and data["probes_sha256"] not in PROBE_SHA256.values():
         lines.append(
@@ -136,6 +145,10 @@ def tables(results: Sequence[Results], comparisons: Comparisons) -> list[tuple[s
                 found.append((f"{task}: F1 by category", category_grid(members, key)))
             found.append((f"{task}: every metric over the answerable questions", metric_grid(members, key)))
             found.append((f"{task}: evidence", evidence_grid(members, key)))
+            found.append((f"{task}: sessions of the evidence", evidence_grid(members, key, "sessions")))
+            by_category = category_evidence_grid(members, key)
+            if by_category[1]:
+                found.append((f"{task}: evidence by category", by_category))
             streamed = [entry for entry in members if entry["keys"][key]["retention"]]
             if streamed:
                 found.append((f"{task}: retention, share of consistent answers", retention_grid(streamed, key)))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,10 @@ class Scored:
     """Whether it is the wrong answer the question names."""
     consistent: bool | None = None
     """The judge's verdict; null for traps and where there is no answer."""
+    recalled_sessions: tuple[str, ...] = ()
+    """The sessions of the recalled turns, each at the rank of its first turn."""
+    evidence_sessions: tuple[str, ...] = ()
+    """The sessions of the turns that hold the answer; none where those are not known."""
 
     @property
     def is_claim(self) -> bool:
@@ -70,10 +74,25 @@ def score_samples(
         success_threshold: see :func:`mlmf.evaluation.metrics.measure`.
     """
     questions = {(one.conversation_id, one.index): one for chat in conversations for one in chat.questions}
+    sessions = {
+        chat.id: {turn.id: str(session.index) for session in chat.sessions for turn in session.turns}
+        for chat in conversations
+    }
     pairs = [(sample, questions.get((sample.conversation_id, sample.index))) for sample in samples]
     return [
-        _scored(task, sample, question, judge, success_threshold) for sample, question in pairs if question is not None
+        _with_sessions(_scored(task, sample, question, judge, success_threshold), sessions[sample.conversation_id])
+        for sample, question in pairs
+        if question is not None
     ]
+
+
+def _with_sessions(scored: Scored, session_of: Mapping[str, str]) -> Scored:
+    recalled, evidence = (
+        # a memory may recall what is no turn, such as the date line of a session
+        tuple(dict.fromkeys(session_of[turn] for turn in turns if turn in session_of))
+        for turns in (scored.sample.recalled, scored.known_evidence)
+    )
+    return replace(scored, recalled_sessions=recalled, evidence_sessions=evidence)
 
 
 def _scored(

@@ -20,8 +20,7 @@ def main_grid(results: Sequence[Results], key: str) -> Grid:
         "claims on traps", "trap answers", "evidence recall", "tokens read", "history read", "seconds each", "n", "failed",
     ]  # fmt: skip
     rows = [[entry["system"], *_scores(entry["keys"][key]["scores"]), *_costs(entry, key)] for entry in results]
-    control = results[0]["keys"][key]["controls"]["always_abstain"]
-    rows.append([CONTROL, *_scores(control)[:-1], "-", "0", "0.0 %", "-", "-", "-"])
+    rows += [[name, *_scores(scores)[:-1], "-", "0", "0.0 %", "-", "-", "-"] for name, scores in _control(results, key)]
     return header, rows
 
 
@@ -41,14 +40,13 @@ def short_grid(results: Sequence[Results], key: str) -> Grid:
 def category_grid(results: Sequence[Results], key: str) -> Grid:
     """F1 by category, the data's own number beside the name, since its names are often mixed up."""
     tables = [(entry["system"], entry["keys"][key]["scores"]) for entry in results]
-    tables.append((CONTROL, results[0]["keys"][key]["controls"]["always_abstain"]))
     named = {
-        category["category"]: f"{_label(category)} (n={category['n']:,})"
-        for _, scores in reversed(tables[:-1])
+        category["category"]: f"{category_label(category)} (n={category['n']:,})"
+        for _, scores in reversed(tables)
         for category in scores["categories"]
     }
     rows = []
-    for system, scores in tables:
+    for system, scores in [*tables, *_control(results, key)]:
         means = {category["category"]: category["f1"] for category in scores["categories"]}
         cells = [number(means.get(category)) for category in sorted(named)]
         rows.append([system, *cells, number(scores["macro_f1"]["mean"])])
@@ -60,7 +58,7 @@ def metric_grid(results: Sequence[Results], key: str) -> Grid:
     names = [*LEXICAL, "consistency"]
     main = results[0]["keys"][key]["scores"]["metric"]
     tables = [(entry["system"], entry["keys"][key]["scores"]) for entry in results]
-    tables.append((CONTROL, results[0]["keys"][key]["controls"]["always_abstain"]))
+    tables += _control(results, key)
     rows = [
         [
             system,
@@ -72,36 +70,6 @@ def metric_grid(results: Sequence[Results], key: str) -> Grid:
         for system, scores in tables
     ]
     return ["system", main, *names, "words", "n"], rows
-
-
-def evidence_grid(results: Sequence[Results], key: str) -> Grid:
-    """How well the turns that hold the answer were found, and what share of all turns was read for it."""
-    found = [(entry["system"], entry["keys"][key]["scores"]["evidence"]) for entry in results]
-    cutoffs = list(found[0][1]["recall_at"])
-    header = [
-        "system",
-        *(f"recall@{k}" for k in cutoffs),
-        "MRR",
-        f"NDCG@{cutoffs[-1]}",
-        "turns",
-        "of all",
-        "n",
-        "without",
-    ]
-    rows = [
-        [
-            system,
-            *(number(scores["recall_at"][k]) for k in cutoffs),
-            number(scores["mrr"]),
-            number(scores["ndcg_at"][cutoffs[-1]]),
-            "-" if scores["turns"] is None else f"{scores['turns']:.1f}",
-            percent(scores["corpus_share"]),
-            f"{scores['n']:,}",
-            f"{scores['n_without']:,}",
-        ]
-        for system, scores in found
-    ]
-    return header, rows
 
 
 def retention_grid(results: Sequence[Results], key: str) -> Grid:
@@ -239,7 +207,15 @@ def interval(ends: Sequence[float] | None) -> str:
     return f"{ends[0]:.2f}..{ends[1]:.2f}" if ends else "-"
 
 
-def _label(category: Mapping[str, Any]) -> str:
+def _control(results: Sequence[Results], key: str) -> list[tuple[str, Mapping[str, Any]]]:
+    """The row that every table of scores ends with, unless the system itself was asked and has a row."""
+    if any(entry["system"] == "always_abstain" for entry in results):
+        return []
+    return [(CONTROL, results[0]["keys"][key]["controls"]["always_abstain"])]
+
+
+def category_label(category: Mapping[str, Any]) -> str:
+    """The data's own number of a category before its name."""
     digits, name = str(category["category"]), str(category["name"])
     return name if name.endswith(digits) else f"{digits} {name}"
 

@@ -17,6 +17,8 @@ class Completion:
     """Tokens the model read."""
     new_tokens: int
     """Tokens it wrote, up to and including the one that ended the line."""
+    seconds_decoding: float = 0.0
+    """Of the batch, writing all tokens but the first, over the completions in it; 0 where that cannot be told."""
 
 
 class LanguageModel(ABC):
