@@ -20,7 +20,9 @@ def main_grid(results: Sequence[Results], key: str) -> Grid:
         "claims on traps", "trap answers", "evidence recall", "tokens read", "history read", "seconds each", "n", "failed",
     ]  # fmt: skip
     rows = [[entry["system"], *_scores(entry["keys"][key]["scores"]), *_costs(entry, key)] for entry in results]
-    rows += [[name, *_scores(scores)[:-1], "-", "0", "0.0 %", "-", "-", "-"] for name, scores in _control(results, key)]
+    rows += [
+        [name, *_scores(scores)[:-1], "-", "0", "0.0 %", "-", "-", "-"] for name, scores in _control(results, key)
+    ]
     return header, rows
 
 
