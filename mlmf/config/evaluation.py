@@ -74,7 +74,11 @@ class EvalConfig:
     success_threshold: float = 0.5
     """Main F1 from which an answer counts as a success."""
     consistency_threshold: float = 0.5
-    """Robust F1 from which an answer counts as consistent with the gold one; one that contains it always does."""
+    """Robust F1 from which an answer counts as consistent with the gold one, which one that contains it always does; with
+    consistency_model the probability of entailment."""
+    consistency_model: str | None = None
+    """Trained judge of consistency: local path or Hugging Face id of a sentence-transformers cross-encoder for natural
+    language inference; null judges by words."""
     consistency_labels: str | None = None
     """Answers that people labelled, to measure how often the judge of consistency is right; reported apart."""
     predict_only: bool = False

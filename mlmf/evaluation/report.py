@@ -18,6 +18,7 @@ from mlmf.data.locomo import LOCOMO_SHA256
 from mlmf.evaluation.ablation_table import COMPARED as ABLATED
 from mlmf.evaluation.ablation_table import ablation_grid, short_ablation_grid
 from mlmf.evaluation.compare import Comparisons
+from mlmf.evaluation.cost_tables import cost_grid, ratio_grid
 from mlmf.evaluation.evidence_tables import category_evidence_grid, evidence_grid
 from mlmf.evaluation.metrics import main_metric
 from mlmf.evaluation.tables import (
@@ -136,7 +137,7 @@ def markdown_report(results: Sequence[Results], answers: Answers, comparisons: C
 
 
 def tables(results: Sequence[Results], comparisons: Comparisons) -> list[tuple[str, Grid]]:
-    """Every table of a report with its caption, task by task and key by key."""
+    """Every table of a report with its caption, task by task and key by key; what answers cost does not depend on a key."""
     found: list[tuple[str, Grid]] = []
     for task, entries in _by_task(results).items():
         for key, members in _by_key(entries).items():
@@ -161,6 +162,10 @@ def tables(results: Sequence[Results], comparisons: Comparisons) -> list[tuple[s
             compared = [one for one in comparisons.pairs if (one["task"], one["key"]) == (task, key)]
             if compared:
                 found.append((f"{task}: {COMPARED}", comparison_grid(compared)))
+        found.append((f"{task}: cost", cost_grid(entries)))
+        ratios = ratio_grid(entries)
+        if len(ratios[1]) > 1:
+            found.append((f"{task}: cost as a multiple of full_context's, of the same run", ratios))
     return found
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from mlmf.config.evaluation import EvalConfig
 from mlmf.evaluation.asking import Pair, Stored, Task
-from mlmf.evaluation.consistency import LabelledAnswer, LexicalJudge, judge_accuracy
+from mlmf.evaluation.consistency import ConsistencyJudge, LabelledAnswer, LexicalJudge, judge_accuracy
 from mlmf.evaluation.results import build_results, score_key, write_json
 from mlmf.evaluation.scored import Scored, write_scores
 from mlmf.evaluation.usage import ratios
@@ -31,11 +31,11 @@ def score_all(
         labels: answers that people labelled, to measure the judge of consistency with; may be empty.
     """
     output_dir = Path(config.output_dir)
-    judge = LexicalJudge(config.consistency_threshold)
+    judge = _consistency_judge(config)
     scoring = {
         "success_threshold": config.success_threshold,
         "judge": judge.name,
-        "consistency_threshold": judge.threshold,
+        "consistency_threshold": config.consistency_threshold,
         "judge_accuracy": judge_accuracy(judge, labels) if labels else None,
     }
     results: dict[Pair, dict[str, Any]] = {}
@@ -68,3 +68,12 @@ def score_all(
             entry["ratios_to_full_context"] = ratios(entry["usage"], results[task, "full_context"]["usage"])
         write_json(output_dir / task / name / "results.json", entry)
     return results
+
+
+def _consistency_judge(config: EvalConfig) -> ConsistencyJudge:
+    if config.consistency_model is None:
+        return LexicalJudge(config.consistency_threshold)
+    # here, not at the top: the lexical judge needs no torch
+    from mlmf.evaluation.consistency_model import CrossEncoderJudge
+
+    return CrossEncoderJudge(config.consistency_model, threshold=config.consistency_threshold, device=config.device)

@@ -6,7 +6,7 @@ import copy
 import inspect
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 import torch.nn.functional as F
@@ -35,7 +35,7 @@ class Written:
     """As decoded, up to the id that ended it."""
     tokens: int
     """How many were written, the one that ended it included."""
-    seconds_decoding: float = 0.0
+    seconds_decoding: float = field(default=0.0, compare=False)
     """Of the batch, writing all tokens but the first, over the rows in it."""
 
 
