@@ -104,7 +104,7 @@ def _categories(entries: Sequence[Results], key: str) -> Figure:
         axes.bar(places + (position - (len(entries) - 1) / 2) * width, heights, width, label=entry["system"])
     axes.set_xticks(places, [_category(number, names[number]) for number in sorted(names)])
     axes.set_ylabel("F1")
-    axes.set_ylim(0, 1)
+    axes.set_ylim(bottom=0)
     _legend(axes)
     return figure
 

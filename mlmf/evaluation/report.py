@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from textwrap import fill, shorten
 from typing import Any
 
@@ -44,10 +45,22 @@ SHOWN_LINES = 3
 SHOWN_CHARACTERS = 160
 HEADER_CHARACTERS = 10
 COMPARED = (
-    "paired comparison on the same questions, second minus first (interval and first p-value by bootstrap over "
-    "conversations; t-test over questions, which it takes for independent; corrected over the pairs by Holm)"
+    "second minus first on the same questions; interval and first p-value by bootstrap over conversations; t-test over "
+    "questions, which it takes for independent; corrected over the pairs by Holm"
 )
 _PUBLISHED = {*LOCCO_SHA256.values(), LOCOMO_SHA256}
+
+
+@dataclass(frozen=True, slots=True)
+class Captioned:
+    """A table of a report."""
+
+    title: str
+    grid: Grid
+    note: str = ""
+    """What a reader must know to read it."""
+
+
 Answers = Mapping[tuple[str, str], Sequence[Mapping[str, Any]]]
 
 
@@ -127,7 +140,9 @@ def markdown_report(results: Sequence[Results], answers: Answers, comparisons: C
     parts = [first_line(results), *(f"**Warning.** {warning}" for warning in warnings(results))]
     for task, entries in _by_task(results).items():
         parts.append(f"## {task}")
-        parts += [f"{caption}:\n\n{markdown_grid(grid)}" for caption, grid in tables(entries, comparisons)]
+        for table in tables(entries, comparisons):
+            note = f" ({table.note})" if table.note else ""
+            parts.append(f"{table.title}{note}:\n\n{markdown_grid(table.grid)}")
         parts.append(_notes(entries))
         for entry in entries:
             shown = _shown(answers[task, entry["system"]], seed)
@@ -136,36 +151,42 @@ def markdown_report(results: Sequence[Results], answers: Answers, comparisons: C
     return "\n\n".join(parts) + "\n"
 
 
-def tables(results: Sequence[Results], comparisons: Comparisons) -> list[tuple[str, Grid]]:
+def tables(results: Sequence[Results], comparisons: Comparisons) -> list[Captioned]:
     """Every table of a report with its caption, task by task and key by key; what answers cost does not depend on a key."""
-    found: list[tuple[str, Grid]] = []
+    found: list[Captioned] = []
     for task, entries in _by_task(results).items():
         for key, members in _by_key(entries).items():
-            found.append((title(members[0], key), main_grid(members, key)))
+            name = _named(task, key)
+            found.append(Captioned(title(members[0], key), main_grid(members, key)))
             if members[0]["keys"][key]["scores"]["categories"]:
-                found.append((f"{task}: F1 by category", category_grid(members, key)))
-            found.append((f"{task}: every metric over the answerable questions", metric_grid(members, key)))
-            found.append((f"{task}: evidence", evidence_grid(members, key)))
-            found.append((f"{task}: sessions of the evidence", evidence_grid(members, key, "sessions")))
+                found.append(Captioned(f"{name}: F1 by category", category_grid(members, key)))
+            found.append(Captioned(f"{name}: every metric over the answerable questions", metric_grid(members, key)))
+            found.append(Captioned(f"{name}: evidence", evidence_grid(members, key)))
+            found.append(Captioned(f"{name}: sessions of the evidence", evidence_grid(members, key, "sessions")))
             by_category = category_evidence_grid(members, key)
             if by_category[1]:
-                found.append((f"{task}: evidence by category", by_category))
+                found.append(Captioned(f"{name}: evidence by category", by_category))
             streamed = [entry for entry in members if entry["keys"][key]["retention"]]
             if streamed:
-                found.append((f"{task}: retention, share of consistent answers", retention_grid(streamed, key)))
-            found += [(f"{task}: A[t, p] of {entry['system']}", triangle_grid(entry, key)) for entry in streamed]
+                found.append(
+                    Captioned(f"{name}: retention, share of consistent answers", retention_grid(streamed, key))
+                )
+            found += [
+                Captioned(f"{name}: A[t, p] of {entry['system']}", triangle_grid(entry, key)) for entry in streamed
+            ]
             if any(len(entry["seeds"]) > 1 for entry in members):
-                found.append((f"{task}: mean ± standard deviation over seeds", seed_grid(members, key)))
+                found.append(Captioned(f"{name}: mean ± standard deviation over seeds", seed_grid(members, key)))
             if any(variant_of(entry["system"]) for entry in members):
                 grid = ablation_grid(members, comparisons.ablations, key)
-                found.append((f"{task}: ablations, {ABLATED}", grid))
+                found.append(Captioned(f"{name}: ablations", grid, ABLATED))
             compared = [one for one in comparisons.pairs if (one["task"], one["key"]) == (task, key)]
             if compared:
-                found.append((f"{task}: {COMPARED}", comparison_grid(compared)))
-        found.append((f"{task}: cost", cost_grid(entries)))
+                grid = comparison_grid(compared, with_task=False)
+                found.append(Captioned(f"{name}: paired comparisons", grid, COMPARED))
+        found.append(Captioned(f"{task}: cost per question", cost_grid(entries)))
         ratios = ratio_grid(entries)
         if len(ratios[1]) > 1:
-            found.append((f"{task}: cost as a multiple of full_context's, of the same run", ratios))
+            found.append(Captioned(f"{task}: cost as a multiple of full_context's", ratios, "of the same run"))
     return found
 
 
@@ -174,8 +195,8 @@ def comparison_report(comparisons: Sequence[Mapping[str, Any]]) -> Group:
     tables = []
     for task, key in dict.fromkeys((one["task"], one["key"]) for one in comparisons):
         members = [one for one in comparisons if (one["task"], one["key"]) == (task, key)]
-        name = task if key == "raw" else f"{task}, {key} key"
-        tables.append(_rich(short_comparison_grid(members), f"{name}: second minus first, F1 of answerable questions"))
+        caption = f"{_named(task, key)}: second minus first, F1 of answerable questions"
+        tables.append(_rich(short_comparison_grid(members), caption))
     return Group(*tables)
 
 
@@ -186,19 +207,24 @@ def terminal_report(results: Sequence[Results], comparisons: Comparisons) -> Gro
     parts += [Text(f"Warning: {warning}", style="yellow") for warning in warnings(results)]
     for task, entries in _by_task(results).items():
         for key, members in _by_key(entries).items():
+            name = _named(task, key)
             parts.append(_rich(short_grid(members, key), title(members[0], key)))
             if members[0]["keys"][key]["scores"]["categories"]:
-                parts.append(_rich(category_grid(members, key), f"{task}, F1 by category"))
+                parts.append(_rich(category_grid(members, key), f"{name}: F1 by category"))
             streamed = [entry for entry in members if entry["keys"][key]["retention"]]
             if streamed:
-                parts.append(_rich(retention_grid(streamed, key), f"{task}, retention (consistent answers)"))
+                parts.append(_rich(retention_grid(streamed, key), f"{name}: retention (consistent answers)"))
             several = [entry for entry in members if len(entry["seeds"]) > 1]
             if several:
-                parts.append(_rich(seed_grid(several, key), f"{task}, mean ± standard deviation over seeds"))
+                parts.append(_rich(seed_grid(several, key), f"{name}: mean ± standard deviation over seeds"))
             if any(variant_of(entry["system"]) for entry in members):
                 grid = short_ablation_grid(members, comparisons.ablations, key)
-                parts.append(_rich(grid, f"{task}, ablations: difference to the full memory"))
+                parts.append(_rich(grid, f"{name}: ablations: difference to the full memory"))
     return Group(*parts, comparison_report(comparisons.pairs))
+
+
+def _named(task: str, key: str) -> str:
+    return task if key == "raw" else f"{task}, {key} key"
 
 
 def _by_task(results: Sequence[Results]) -> dict[str, list[Results]]:

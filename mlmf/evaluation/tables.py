@@ -114,8 +114,13 @@ def triangle_grid(entry: Results, key: str) -> Grid:
     return header, rows
 
 
-def comparison_grid(comparisons: Sequence[Mapping[str, Any]]) -> Grid:
-    """Two systems a row: the difference (second minus first), and how sure it is."""
+def comparison_grid(comparisons: Sequence[Mapping[str, Any]], *, with_task: bool = True) -> Grid:
+    """Two systems a row: the difference (second minus first), and how sure it is.
+
+    Args:
+        comparisons: as :func:`mlmf.evaluation.compare.compare_runs` gives them.
+        with_task: name task and key in every row.
+    """
     header = [
         "task", "key", "measure", "first", "second", "F1 first", "F1 second", "difference", "95 % interval",
         "p bootstrap (Holm)", "p t-test (Holm)", "p over seeds", "effect d", "n",
@@ -129,7 +134,7 @@ def comparison_grid(comparisons: Sequence[Mapping[str, Any]]) -> Grid:
         ]
         for one in comparisons
     ]  # fmt: skip
-    return header, rows
+    return (header, rows) if with_task else (header[2:], [row[2:] for row in rows])
 
 
 def short_comparison_grid(comparisons: Sequence[Mapping[str, Any]]) -> Grid:
