@@ -36,6 +36,7 @@ from mlmf.evaluation.tables import (
     seed_grid,
     short_comparison_grid,
     short_grid,
+    short_seed_grid,
     title,
     triangle_grid,
 )
@@ -216,7 +217,7 @@ def terminal_report(results: Sequence[Results], comparisons: Comparisons) -> Gro
                 parts.append(_rich(retention_grid(streamed, key), f"{name}: retention (consistent answers)"))
             several = [entry for entry in members if len(entry["seeds"]) > 1]
             if several:
-                parts.append(_rich(seed_grid(several, key), f"{name}: mean ± standard deviation over seeds"))
+                parts.append(_rich(short_seed_grid(several, key), f"{name}: mean ± standard deviation over seeds"))
             if any(variant_of(entry["system"]) for entry in members):
                 grid = short_ablation_grid(members, comparisons.ablations, key)
                 parts.append(_rich(grid, f"{name}: ablations: difference to the full memory"))

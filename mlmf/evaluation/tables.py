@@ -161,6 +161,13 @@ def seed_grid(results: Sequence[Results], key: str) -> Grid:
     return ["system", *names.values(), "seeds", "same answers"], rows
 
 
+def short_seed_grid(results: Sequence[Results], key: str) -> Grid:
+    """The columns of :func:`seed_grid` that fit on a terminal of 100 columns."""
+    header, rows = seed_grid(results, key)
+    kept = [position for position, name in enumerate(header) if name not in ("F1 with traps", "consistency")]
+    return [header[position] for position in kept], [[row[position] for position in kept] for row in rows]
+
+
 def markdown_grid(grid: Grid) -> str:
     """A table as Markdown."""
     header, rows = grid
