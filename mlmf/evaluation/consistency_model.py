@@ -6,11 +6,13 @@ the second follows from the first. Which model is worth trusting is for ``--cons
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from safetensors import SafetensorError
 
 from mlmf.errors import UserError
+from mlmf.evaluation.consistency import Claim, Verdict
 from mlmf.hub import ModelKind, first_line, no_progress_bar, resolve_model
 
 CROSS_ENCODERS = ModelKind(setting="consistency_model")
@@ -50,23 +52,22 @@ class CrossEncoderJudge:
         self.name = f"cross-encoder {folder.name if Path(model).is_dir() else model}"
         self.threshold = threshold
         self._entailment = _entailment(self._model.model.config.id2label, model)
-        self._verdicts: dict[tuple[str, str, str], bool] = {}
 
-    def is_consistent(self, question: str, gold: str, answer: str) -> bool:
-        """Whether the gold answer follows from ``answer``; the same three texts are read once."""
-        texts = (question, gold, answer)
-        if texts not in self._verdicts:
-            self._verdicts[texts] = self._probability(*texts) >= self.threshold
-        return self._verdicts[texts]
-
-    def _probability(self, question: str, gold: str, answer: str) -> float:
+    def judge(self, claims: Sequence[Claim]) -> list[Verdict]:
+        """Whether each gold answer follows from the answer."""
+        from torch import Tensor
         from torch.nn import Identity
 
-        pair = (_statement(question, answer), _statement(question, gold))
-        if self._entailment is None:
-            return float(self._model.predict([pair], show_progress_bar=False)[0])
-        logits = self._model.predict([pair], show_progress_bar=False, activation_fn=Identity(), convert_to_tensor=True)
-        return float(logits[0].softmax(-1)[self._entailment])
+        if not claims:
+            return []
+        pairs = [(_statement(one.question, one.answer), _statement(one.question, one.gold)) for one in claims]
+        # a model with one output has its own way to a score from 0 to 1
+        activation = None if self._entailment is None else Identity()
+        scores: Tensor = self._model.predict(
+            pairs, show_progress_bar=False, activation_fn=activation, convert_to_tensor=True
+        )
+        likely = scores if self._entailment is None else scores.softmax(-1)[:, self._entailment]
+        return [Verdict(one >= self.threshold) for one in likely.tolist()]
 
 
 def _statement(question: str, answer: str) -> str:

@@ -8,7 +8,8 @@ from typing import Any
 
 from mlmf.evaluation.compare import Comparisons
 from mlmf.evaluation.plots import Answers, Plots, embedded_svg
-from mlmf.evaluation.report import Captioned, first_line, tables, warnings
+from mlmf.evaluation.report import first_line, warnings
+from mlmf.evaluation.report_tables import Captioned, tables
 from mlmf.evaluation.tables import Results
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -86,6 +87,7 @@ def browser_data(answers: Answers) -> dict[str, Any]:
                     "found": len(evidence.intersection(one["recalled"])),
                     "metrics": {name: round(value, 3) for name, value in one["metrics"].items()},
                     "consistent": one["consistent"],
+                    "judged": one["judged"],
                     # a line is evidence where the turn of the same rank is
                     "lines": [
                         [numbers.setdefault(line, len(numbers)), turn in evidence]

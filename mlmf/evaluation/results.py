@@ -98,6 +98,7 @@ def score_key(
     key: AnswerKey,
     *,
     judge: ConsistencyJudge,
+    llm_judge: ConsistencyJudge | None,
     success_threshold: float,
     split: PeriodSplit | None,
     seed: int,
@@ -109,6 +110,7 @@ def score_key(
         samples: one per answer of every seed, failed ones included.
         key: the gold side.
         judge: of consistency.
+        llm_judge: of column J, if it is wanted.
         success_threshold: main F1 from which an answer counts as a success.
         split: how periods are divided where questions were asked after each, else ``None``.
         seed: of the bootstrap.
@@ -119,7 +121,9 @@ def score_key(
     """
 
     def score(answers: Sequence[Sample]) -> list[Scored]:
-        return score_samples(task, answers, key.conversations, judge=judge, success_threshold=success_threshold)
+        return score_samples(
+            task, answers, key.conversations, judge=judge, llm_judge=llm_judge, success_threshold=success_threshold
+        )
 
     scored = score(samples)
     final = [one for one in scored if one.sample.period in (None, PERIODS)]

@@ -142,7 +142,7 @@ class OpenAIChatModel(ChatModel):
     ) -> ChatCompletion:
         import openai
 
-        messages = [{"role": message.role, "content": message.content} for message in conversation]
+        messages: Any = [{"role": message.role, "content": message.content} for message in conversation]
         while True:
             options = self._options(max_new_tokens, schema)
             try:
