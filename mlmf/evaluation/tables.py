@@ -14,14 +14,20 @@ Grid = tuple[list[str], list[list[str]]]
 
 
 def main_grid(results: Sequence[Results], key: str) -> Grid:
-    """The measures of the systems on one task under one key, then the row of the always-abstain control."""
+    """The measures of the systems on one task under one key, then the row of the always-abstain control.
+
+    The columns of J are there where an LLM judge was asked.
+    """
+    control = _control(results, key)
+    is_judged = any(entry["keys"][key]["scores"]["answerable"]["J"] for entry in results)
     header = [
-        "system", "answerable F1", "95 % interval", "F1 with traps", "abstains on traps", "wrongly refused",
-        "claims on traps", "trap answers", "evidence recall", "tokens read", "history read", "seconds each", "n", "failed",
+        "system", "answerable F1", "95 % interval", *(["J", "n judged", "no verdict"] if is_judged else []),
+        "F1 with traps", "abstains on traps", "wrongly refused", "claims on traps", "trap answers", "evidence recall", "tokens read", "history read", "seconds each", "n", "failed",
     ]  # fmt: skip
-    rows = [[entry["system"], *_scores(entry["keys"][key]["scores"]), *_costs(entry, key)] for entry in results]
-    control = results[0]["keys"][key]["controls"]["always_abstain"]
-    rows.append([CONTROL, *_scores(control)[:-1], "-", "0", "0.0 %", "-", "-", "-"])
+    rows = [
+        [entry["system"], *_scores(entry["keys"][key]["scores"], is_judged), *_costs(entry, key)] for entry in results
+    ]
+    rows += [[name, *_scores(scores, is_judged)[:-1], "-", "0", "0.0 %", "-", "-", "-"] for name, scores in control]
     return header, rows
 
 
@@ -29,26 +35,25 @@ def short_grid(results: Sequence[Results], key: str) -> Grid:
     """The columns of :func:`main_grid` that fit beside each other on a terminal of 80 columns."""
     header, rows = main_grid(results, key)
     names = [
-        "system", "answerable F1", "95 % interval", "abstains on traps", "wrongly refused", "tokens read",
+        "system", "answerable F1", "95 % interval", "J", "abstains on traps", "wrongly refused", "tokens read",
         "seconds each", "n",
     ]  # fmt: skip
-    kept = [header.index(name) for name in names]
+    kept = [header.index(name) for name in names if name in header]
     # the title above the table says that F1 is over the answerable questions
-    short = [name.removeprefix("answerable ") for name in names]
+    short = [header[number].removeprefix("answerable ") for number in kept]
     return short, [[row[number] for number in kept] for row in rows]
 
 
 def category_grid(results: Sequence[Results], key: str) -> Grid:
     """F1 by category, the data's own number beside the name, since its names are often mixed up."""
     tables = [(entry["system"], entry["keys"][key]["scores"]) for entry in results]
-    tables.append((CONTROL, results[0]["keys"][key]["controls"]["always_abstain"]))
     named = {
-        category["category"]: f"{_label(category)} (n={category['n']:,})"
-        for _, scores in reversed(tables[:-1])
+        category["category"]: f"{category_label(category)} (n={category['n']:,})"
+        for _, scores in reversed(tables)
         for category in scores["categories"]
     }
     rows = []
-    for system, scores in tables:
+    for system, scores in [*tables, *_control(results, key)]:
         means = {category["category"]: category["f1"] for category in scores["categories"]}
         cells = [number(means.get(category)) for category in sorted(named)]
         rows.append([system, *cells, number(scores["macro_f1"]["mean"])])
@@ -60,7 +65,7 @@ def metric_grid(results: Sequence[Results], key: str) -> Grid:
     names = [*LEXICAL, "consistency"]
     main = results[0]["keys"][key]["scores"]["metric"]
     tables = [(entry["system"], entry["keys"][key]["scores"]) for entry in results]
-    tables.append((CONTROL, results[0]["keys"][key]["controls"]["always_abstain"]))
+    tables += _control(results, key)
     rows = [
         [
             system,
@@ -74,38 +79,8 @@ def metric_grid(results: Sequence[Results], key: str) -> Grid:
     return ["system", main, *names, "words", "n"], rows
 
 
-def evidence_grid(results: Sequence[Results], key: str) -> Grid:
-    """How well the turns that hold the answer were found, and what share of all turns was read for it."""
-    found = [(entry["system"], entry["keys"][key]["scores"]["evidence"]) for entry in results]
-    cutoffs = list(found[0][1]["recall_at"])
-    header = [
-        "system",
-        *(f"recall@{k}" for k in cutoffs),
-        "MRR",
-        f"NDCG@{cutoffs[-1]}",
-        "turns",
-        "of all",
-        "n",
-        "without",
-    ]
-    rows = [
-        [
-            system,
-            *(number(scores["recall_at"][k]) for k in cutoffs),
-            number(scores["mrr"]),
-            number(scores["ndcg_at"][cutoffs[-1]]),
-            "-" if scores["turns"] is None else f"{scores['turns']:.1f}",
-            percent(scores["corpus_share"]),
-            f"{scores['n']:,}",
-            f"{scores['n_without']:,}",
-        ]
-        for system, scores in found
-    ]
-    return header, rows
-
-
-def retention_grid(results: Sequence[Results], key: str) -> Grid:
-    """The figures of retention, by consistency; a ratio stands beside its two numbers."""
+def retention_grid(results: Sequence[Results], key: str, measure: str = "consistency") -> Grid:
+    """The figures of retention by one measure; a ratio stands beside its two numbers."""
     header = [
         "system", "A[1,1]", "A[6,1]", "R6", "95 % interval", "mean retention", "average forgetting", "backward transfer",
         "claims on traps", "wrongly refused",
@@ -113,7 +88,7 @@ def retention_grid(results: Sequence[Results], key: str) -> Grid:
     rows = []
     for entry in results:
         found = entry["keys"][key]["retention"]
-        figures, last = found["consistency"], found["by_period"][-1]
+        figures, last = found[measure], found["by_period"][-1]
         r6 = figures["r6"]
         rows.append(
             [
@@ -144,8 +119,13 @@ def triangle_grid(entry: Results, key: str) -> Grid:
     return header, rows
 
 
-def comparison_grid(comparisons: Sequence[Mapping[str, Any]]) -> Grid:
-    """Two systems a row: the difference (second minus first), and how sure it is."""
+def comparison_grid(comparisons: Sequence[Mapping[str, Any]], *, with_task: bool = True) -> Grid:
+    """Two systems a row: the difference (second minus first), and how sure it is.
+
+    Args:
+        comparisons: as :func:`mlmf.evaluation.compare.compare_runs` gives them.
+        with_task: name task and key in every row.
+    """
     header = [
         "task", "key", "measure", "first", "second", "F1 first", "F1 second", "difference", "95 % interval",
         "p bootstrap (Holm)", "p t-test (Holm)", "p over seeds", "effect d", "n",
@@ -159,7 +139,7 @@ def comparison_grid(comparisons: Sequence[Mapping[str, Any]]) -> Grid:
         ]
         for one in comparisons
     ]  # fmt: skip
-    return header, rows
+    return (header, rows) if with_task else (header[2:], [row[2:] for row in rows])
 
 
 def short_comparison_grid(comparisons: Sequence[Mapping[str, Any]]) -> Grid:
@@ -174,16 +154,25 @@ def short_comparison_grid(comparisons: Sequence[Mapping[str, Any]]) -> Grid:
 
 def seed_grid(results: Sequence[Results], key: str) -> Grid:
     """Mean and standard deviation over seeds of the systems that were asked under several."""
+    is_judged = any(entry["keys"][key]["over_seeds"]["J"]["mean"] is not None for entry in results)
     names = {
         "answerable_f1": "answerable F1", "overall_f1": "F1 with traps", "consistency": "consistency",
+        **({"J": "J"} if is_judged else {}),
         "abstention_on_traps": "abstains on traps", "false_memory": "claims on traps", "over_refusal": "wrongly refused",
     }  # fmt: skip
     rows = []
     for entry in results:
         found = entry["keys"][key]["over_seeds"]
         note = "yes" if found["same_answers"] else "no"
-        rows.append([entry["system"], *(_with_sd(found[name]) for name in names), str(len(entry["seeds"])), note])
+        rows.append([entry["system"], *(with_sd(found[name]) for name in names), str(len(entry["seeds"])), note])
     return ["system", *names.values(), "seeds", "same answers"], rows
+
+
+def short_seed_grid(results: Sequence[Results], key: str) -> Grid:
+    """The columns of :func:`seed_grid` that fit on a terminal of 100 columns."""
+    header, rows = seed_grid(results, key)
+    kept = [position for position, name in enumerate(header) if name not in ("F1 with traps", "consistency")]
+    return [header[position] for position in kept], [[row[position] for position in kept] for row in rows]
 
 
 def markdown_grid(grid: Grid) -> str:
@@ -197,7 +186,8 @@ def _cell(text: str) -> str:
     return " ".join(text.replace("|", "\\|").split())
 
 
-def _with_sd(figure: Mapping[str, Any]) -> str:
+def with_sd(figure: Mapping[str, Any]) -> str:
+    """A mean over seeds with its standard deviation, where there are several."""
     return number(figure["mean"]) + (f" ± {figure['sd']:.3f}" if figure["sd"] is not None else "")
 
 
@@ -238,16 +228,27 @@ def interval(ends: Sequence[float] | None) -> str:
     return f"{ends[0]:.2f}..{ends[1]:.2f}" if ends else "-"
 
 
-def _label(category: Mapping[str, Any]) -> str:
+def _control(results: Sequence[Results], key: str) -> list[tuple[str, Mapping[str, Any]]]:
+    """The row that every table of scores ends with, unless the system itself was asked and has a row."""
+    if any(entry["system"] == "always_abstain" for entry in results):
+        return []
+    return [(CONTROL, results[0]["keys"][key]["controls"]["always_abstain"])]
+
+
+def category_label(category: Mapping[str, Any]) -> str:
+    """The data's own number of a category before its name."""
     digits, name = str(category["category"]), str(category["name"])
     return name if name.endswith(digits) else f"{digits} {name}"
 
 
-def _scores(scores: Mapping[str, Any]) -> list[str]:
+def _scores(scores: Mapping[str, Any], is_judged: bool) -> list[str]:
     found, claims = scores["evidence"], scores["false_memory"]
+    verdicts = scores["answerable"]["J"]
+    judged = [number(verdicts["mean"]), f"{verdicts['n']:,}", f"{verdicts['failed']:,}"] if verdicts else ["-"] * 3
     return [
         number(scores["answerable_f1"]["mean"]),
         interval(scores["answerable_f1"]["ci95"]),
+        *(judged if is_judged else []),
         number(scores["overall_f1"]["mean"]),
         percent(scores["abstention_on_traps"]["mean"]),
         percent(scores["over_refusal"]["mean"]),

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from mlmf.evaluation.consistency import LexicalJudge
+from mlmf.evaluation.consistency import ConsistencyJudge, LexicalJudge
 from mlmf.evaluation.samples import Sample
 from mlmf.evaluation.scored import Scored, score_samples
-from mlmf.types import Conversation, Question
+from mlmf.types import Conversation, Question, Session, Turn
 
 SAMPLE_FIELDS = set(Sample.__dataclass_fields__)
 
 
 def answer(
-    index: int, prediction: str | None, *, conversation: str = "c", task: str = "locco", **changes: Any
+    index: int,
+    prediction: str | None,
+    *,
+    conversation: str = "c",
+    task: str = "locco",
+    llm_judge: ConsistencyJudge | None = None,
+    **changes: Any,
 ) -> Scored:
     """One scored answer to a question with the gold answer "gold" of category 1; ``None`` as prediction is a failure."""
     status = {"status": "error", "error": "why"} if prediction is None else {}
@@ -23,11 +29,14 @@ def answer(
     )
     gold = {"answer": "gold", "category": 1, "evidence_status": "ok" if changes.get("evidence") else "none"}
     question = Question(conversation, index, "Who?", **(gold | changes))
+    said = dict.fromkeys([*question.evidence, *sample.recalled])
+    session = Session(0, None, tuple(Turn(turn, "Anna", "something") for turn in said))
     (scored,) = score_samples(
         task,
         [sample],
-        [Conversation(conversation, (), (question,))],
+        [Conversation(conversation, (session,), (question,))],
         judge=LexicalJudge(),
+        llm_judge=llm_judge,
         success_threshold=0.5,
     )
     return scored

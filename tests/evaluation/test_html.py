@@ -41,7 +41,7 @@ def test_the_page_holds_tables_plots_and_every_answer(data_file: Path, tmp_path:
         ("[9 May 2023] Anna: hi", True),
         (attack, False),
     ]
-    assert "<td>always abstain</td>" in page
+    assert '<td class="text">always abstain</td>' in page
 
 
 def test_a_run_over_periods_draws_what_is_kept(tmp_path: Path, spy: SpySystem) -> None:
