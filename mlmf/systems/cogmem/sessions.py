@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from mlmf.systems.cogmem.records import NoteUpdate, Said, SessionRecord, TurnRecord, said_in_exchange
+from mlmf.systems.cogmem.records import Notes, NoteUpdate, Said, SessionRecord, TurnRecord, said_in_exchange
 from mlmf.systems.cogmem.stores import Records, SessionStore
 
 Exchange = tuple[str, str]
@@ -99,8 +99,9 @@ class SessionManager:
         label: str | None = None,
         insights: Sequence[str] = (),
         opening: str = "",
+        is_pending: bool = True,
     ) -> tuple[SessionRecord, TurnRecord]:
-        """Add a turn, and with it the promise that its notes will be updated. It is stored when this returns.
+        """Add a turn, marked as pending until its notes are updated. It is stored when this returns.
 
         Args:
             user: whose session.
@@ -112,6 +113,7 @@ class SessionManager:
             label: name of the turn; ``T`` and its number if not given.
             insights: ids of the insights that the session began with.
             opening: see :meth:`find`.
+            is_pending: whether the memory agent is to read the turn.
         """
 
         def extend(records: Records) -> tuple[SessionRecord, TurnRecord]:
@@ -134,7 +136,8 @@ class SessionManager:
                     insights=tuple(insights),
                 )
                 records.set("turn", key, turn.model_dump_json())
-                records.set("pending", key, "")
+                if is_pending:
+                    records.set("pending", key, "")
                 if parent:
                     _count(records, parent.key, +1)
             if turn.answer is not None:
@@ -165,8 +168,21 @@ class SessionManager:
 
         return self.store.change(user, walk)
 
+    def unread(self, user: str, head: str) -> tuple[Notes, list[TurnRecord]]:
+        """The turns up to one that the memory agent has not read, oldest first, and the notes before them."""
+
+        def walk(records: Records) -> tuple[Notes, list[TurnRecord]]:
+            found: list[TurnRecord] = []
+            turn = _find(records, head)
+            while turn is not None and turn.notes is None:
+                found.append(turn)
+                turn = _find(records, turn.parent)
+            return (turn and turn.notes) or (), found[::-1]
+
+        return self.store.change(user, walk)
+
     def settle(self, user: str, key: str, update: NoteUpdate) -> None:
-        """Store the notes after a turn, which keeps the promise made by ``append``."""
+        """Store the notes after a turn, which is then no longer pending."""
 
         def write(records: Records) -> None:
             records.delete("pending", key)
