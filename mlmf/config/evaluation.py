@@ -70,7 +70,9 @@ class EvalConfig:
     window_tokens: int = 400
     """Token budget of the remembered lines in a prompt, the same for every text system; full_context is not held to it."""
     retrieved_turns: int = 20
-    """The most turns that bm25, dense and hybrid show, within window_tokens."""
+    """The most turns that bm25, dense, hybrid and cognis show, within window_tokens."""
+    neighbours: int = 0
+    """Turns before and after each found one that bm25, dense, hybrid and cognis show too, where window_tokens allows."""
     encoder: str = "all-minilm-l6-v2"
     """Sentence encoder of dense and hybrid: known name, local path or Hugging Face id."""
     dense_weight: float = 0.5
@@ -99,8 +101,9 @@ class EvalConfig:
         for name in ("batch_size", "max_new_tokens", "retrieved_turns"):
             if getattr(self, name) < 1:
                 raise UserError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if self.window_tokens < 0:
-            raise UserError(f"window_tokens must be at least 0, got {self.window_tokens}")
+        for name in ("window_tokens", "neighbours"):
+            if getattr(self, name) < 0:
+                raise UserError(f"{name} must be at least 0, got {getattr(self, name)}")
         if not 0.0 <= self.dense_weight <= 1.0:
             raise UserError(f"dense_weight must be in [0, 1], got {self.dense_weight}")
         if self.limit is not None and self.limit < 1:

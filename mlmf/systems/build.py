@@ -103,7 +103,8 @@ def system_settings(name: str, config: EvalConfig) -> dict[str, Any]:
 
 
 def _retrieved(name: str, new_index: Callable[[Shared], Index], shared: Shared) -> RetrievedTurns:
-    return RetrievedTurns(name, shared.answering, partial(new_index, shared), turns=shared.config.retrieved_turns)
+    turns, neighbours = shared.config.retrieved_turns, shared.config.neighbours
+    return RetrievedTurns(name, shared.answering, partial(new_index, shared), turns=turns, neighbours=neighbours)
 
 
 def _bm25(shared: Shared) -> Index:
@@ -161,7 +162,7 @@ def _load_answer_model(config: EvalConfig) -> LanguageModel:
 
 
 _ANSWERING = ("answer_model", "base_model", "chat")
-_SEARCHING = (*_ANSWERING, "window_tokens", "retrieved_turns")
+_SEARCHING = (*_ANSWERING, "window_tokens", "retrieved_turns", "neighbours")
 
 SYSTEMS: dict[str, Entry] = {
     "no_memory": Entry(lambda shared: NoMemory(shared.answering), _ANSWERING),
