@@ -43,7 +43,7 @@ class Shared:
 
     @cached_property
     def encoder(self) -> SentenceEncoder:
-        """The encoder of dense and hybrid."""
+        """The encoder of the systems that search by meaning."""
         from mlmf.retrieval.encoder import SentenceEncoder
 
         return SentenceEncoder(self.config.encoder, device=self.config.device)
@@ -91,6 +91,8 @@ def system_settings(name: str, config: EvalConfig) -> dict[str, Any]:
     settings = {field: getattr(config, field) for field in SYSTEMS[name].settings}
     if "memory" in settings:
         settings["memory"] = config.memory.changed
+    if "cognis" in settings:
+        settings["cognis"] = config.cognis.described
     if settings.get("answer_model", "base") != "base":
         settings["base_model"] = None
     if settings.get("answer_model") == "server":
@@ -126,6 +128,17 @@ def _hybrid(shared: Shared) -> Index:
 
     weight = shared.config.dense_weight
     return HybridIndex([_bm25(shared), _dense(shared)], [1 - weight, weight])
+
+
+def _cognis(shared: Shared) -> MemorySystem:
+    from mlmf.systems.cognis.load import load_cognis
+    from mlmf.systems.cognis.system import CognisSystem
+
+    config = shared.config
+    memory = load_cognis(
+        config.cognis, shared.encoder, encoder_name=config.encoder, base_model=config.base_model, device=config.device
+    )
+    return CognisSystem(shared.answering, memory, turns=config.retrieved_turns, neighbours=config.neighbours)
 
 
 def _most_frequent(shared: Shared) -> MemorySystem:
@@ -178,6 +191,7 @@ SYSTEMS: dict[str, Entry] = {
     "bm25": Entry(partial(_retrieved, "bm25", _bm25), _SEARCHING),
     "dense": Entry(partial(_retrieved, "dense", _dense), (*_SEARCHING, "encoder")),
     "hybrid": Entry(partial(_retrieved, "hybrid", _hybrid), (*_SEARCHING, "encoder", "dense_weight")),
+    "cognis": Entry(_cognis, (*_SEARCHING, "encoder", "cognis")),
     "oracle_evidence": Entry(lambda shared: OracleEvidence(shared.answering), (*_ANSWERING, "window_tokens")),
     "always_abstain": Entry(lambda shared: always_abstain()),
     "most_frequent": Entry(_most_frequent, ("training_task", "training_file")),

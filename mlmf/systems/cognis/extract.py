@@ -164,4 +164,6 @@ def _overlap(first: str, second: str) -> float:
 def _particulars(text: str) -> set[str]:
     """Numbers and names inside a sentence: what may differ between two forms of one fact."""
     words = _WORD.findall(text)
-    return {word.lower() for i, word in enumerate(words) if word.isdigit() or (i and word[0].isupper() and word != "I")}
+    return {
+        word.lower() for i, word in enumerate(words) if word.isdigit() or (i and word[0].isupper() and word != "I")
+    }

@@ -69,7 +69,9 @@ class VectorIndex:
         self._lock = threading.Lock()
         if full != 768:
             logger.info(
-                "cognis: the encoder has %d numbers a vector, not 768; the shortlist uses the first %d", full, self.width
+                "cognis: the encoder has %d numbers a vector, not 768; the shortlist uses the first %d",
+                full,
+                self.width,
             )
 
     def search(self, user: str, kind: Kind, queries: FloatArray, count: int) -> list[list[Match]]:

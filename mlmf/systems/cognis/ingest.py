@@ -150,7 +150,8 @@ class _Session:
         standing = {near.memory.id: near for near in [*known, *ours] if near.memory.id not in self._closed}
         of_topic = [near for near in standing.values() if candidate.topic and near.memory.topic == candidate.topic]
         others = sorted(
-            (near for near in standing.values() if near not in of_topic), key=lambda near: (-near.score, near.memory.id)
+            (near for near in standing.values() if near not in of_topic),
+            key=lambda near: (-near.score, near.memory.id),
         )
         return [*of_topic, *others[:similar]]
 

@@ -146,9 +146,7 @@ class SQLiteStore(DocumentStore):
 
     def by_topic(self, user: str, topics: Sequence[str]) -> list[Memory]:
         """Current facts of topics."""
-        return self._memories(
-            user, f"topic IN ({_marks(topics)}) AND topic <> '' AND is_current ORDER BY row", topics
-        )
+        return self._memories(user, f"topic IN ({_marks(topics)}) AND topic <> '' AND is_current ORDER BY row", topics)
 
     def chains(self, user: str, chains: Sequence[str]) -> list[Memory]:
         """All versions of facts."""
@@ -311,7 +309,9 @@ def _memory(row: Sequence[Any]) -> Memory:
 
 
 def _matrix(blobs: Sequence[bytes]) -> FloatArray:
-    return np.frombuffer(b"".join(blobs), np.float32).reshape(len(blobs), -1) if blobs else np.zeros((0, 0), np.float32)
+    return (
+        np.frombuffer(b"".join(blobs), np.float32).reshape(len(blobs), -1) if blobs else np.zeros((0, 0), np.float32)
+    )
 
 
 def _marks(values: Sequence[str]) -> str:
