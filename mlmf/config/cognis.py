@@ -79,7 +79,7 @@ class CognisSettings:
             raise UserError("cognis.use_vectors and cognis.use_words are both false, so nothing can be found")
 
     @property
-    def described(self) -> dict[str, Any]:
+    def changing_answers(self) -> dict[str, Any]:
         """What may change an answer, by name; where memories are kept does not."""
         values = asdict(self)
         for name in ("documents", "vectors"):

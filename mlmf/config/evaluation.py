@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from mlmf.config.cogmem import CogMemSettings
 from mlmf.config.cognis import CognisSettings
 from mlmf.config.llm import ChatSettings
 from mlmf.config.model import MemorySettings
@@ -19,7 +20,7 @@ class EvalConfig:
     """One evaluation: every system is asked the questions of every task."""
 
     system: str | list[str] = field(default_factory=lambda: ["no_memory"])
-    """Systems under test: no_memory, recent_window, full_context, bm25, dense, hybrid, cognis, mlmf; controls:
+    """Systems under test: no_memory, recent_window, full_context, bm25, dense, hybrid, cogmem, cognis, mlmf; controls:
     oracle_evidence, always_abstain, most_frequent."""
     checkpoint: str | None = None
     """Folder of the trained model; the system mlmf needs one. {seed} in it stands for each of seeds: one model per seed."""
@@ -79,11 +80,13 @@ class EvalConfig:
     neighbours: int = 0
     """Turns before and after each found one that bm25, dense, hybrid and cognis show too, where window_tokens allows."""
     encoder: str = "all-minilm-l6-v2"
-    """Sentence encoder of dense, hybrid and cognis: known name, local path or Hugging Face id."""
+    """Sentence encoder of dense, hybrid, cogmem and cognis: known name, local path or Hugging Face id."""
     cognis: CognisSettings = field(default_factory=CognisSettings)
     """How cognis keeps and finds memories."""
     dense_weight: float = 0.5
-    """Share of the dense ranking in hybrid, 0 to 1; BM25 has the rest."""
+    """Share of the dense ranking in hybrid and cogmem, 0 to 1; BM25 has the rest."""
+    cogmem: CogMemSettings = field(default_factory=CogMemSettings)
+    """The system cogmem."""
     training_task: str = "locco"
     """Task whose answers most_frequent counts; locco and recall have a training part of their own."""
     training_file: str | None = None

@@ -8,7 +8,7 @@ from mlmf.systems.cognis.extract import Extractor, RuleExtractor
 from mlmf.systems.cognis.memory import CognisMemory
 
 
-def load_cognis(
+def build_cognis(
     settings: CognisSettings,
     encoder: Encoder,
     *,
