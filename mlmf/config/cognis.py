@@ -39,7 +39,7 @@ class CognisSettings:
     """What the newest memory gains, as a share of the best score, for questions about now."""
     recency_days: float = 30.0
     """After so many days that gain is a third of it."""
-    entity_weight: float = 0.0
+    entity_weight: float = 0.1
     """What a memory gains that mentions every name and thing of the question, as a share of the best score."""
     reranker: str | None = None
     """Cross-encoder (local path or Hugging Face id, such as BAAI/bge-reranker-v2-m3) that orders the best anew; null: none."""

@@ -10,7 +10,7 @@ from datetime import datetime
 from mlmf.memory.cues import asks_about_past
 from mlmf.memory.entities import extract_by_rules
 from mlmf.retrieval.dates import Span, find_dates
-from mlmf.systems.cognis.extract import content_words
+from mlmf.systems.cognis.extract import content_words, without_dates
 from mlmf.types import Query
 
 _LATEST = re.compile(
@@ -46,10 +46,11 @@ def analyse(query: Query, latest: datetime | None, speakers: Sequence[str]) -> A
     >>> analyse(Query("What did Ann paint the week before 9 June 2023?"), None, ["Ann"]).entities
     ('ann',)
     """
+    mentions = find_dates(query.text, query.date or latest)
     return Analysis(
         words=plain_words(query.text),
-        spans=tuple(mention.span for mention in find_dates(query.text, query.date or latest)),
-        entities=extract_by_rules(query.text, tuple(speakers)),
+        spans=tuple(mention.span for mention in mentions),
+        entities=extract_by_rules(without_dates(query.text, mentions), tuple(speakers)),
         wants_latest=_LATEST.search(query.text) is not None,
         wants_past=asks_about_past(query.text),
     )

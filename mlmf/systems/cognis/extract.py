@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from mlmf.memory.entities import FUNCTION_WORDS, extract_by_rules
-from mlmf.retrieval.dates import describe, find_dates
+from mlmf.retrieval.dates import Mention, describe, find_dates
 from mlmf.systems.cognis.records import Candidate, Decision, Memory, Similar
 
 
@@ -48,6 +48,7 @@ _WITHDRAWAL = re.compile(
     r"\b(?:(?:please\s+)?(?:forget|delete|erase|disregard|ignore)\s+(?:that|what|everything|it)\b|never\s*mind\s+what)",
     re.IGNORECASE,
 )
+_STATE = re.compile(r"\b(?:is|are|am|has|have|costs?|weighs?)\b|'(?:s|re|m|ve)\b", re.IGNORECASE)
 _TOPICS = tuple(
     (topic, re.compile(pattern, re.IGNORECASE))
     for topic, pattern in {
@@ -70,8 +71,9 @@ class RuleExtractor(Extractor):
     """English by rules: every sentence that states something is a fact, with the days it speaks of written out.
 
     A fact about a topic of which one has one at a time (home, work, relationship, age, studies, a favourite, a name)
-    replaces the one before it. Of two facts of one speaker in nearly the same words the first is kept, unless a number or
-    name in them differs: then the later one replaces it. "Forget what I said about ..." withdraws the nearest fact.
+    replaces the one before it. Of two facts of one speaker in nearly the same words the first is kept; where a number or
+    name in them differs and they say how something is, not what happened, the later one replaces it. "Forget what I said
+    about ..." withdraws the fact that shares most words with it.
     """
 
     reads_known = False
@@ -99,7 +101,8 @@ class RuleExtractor(Extractor):
         """By topic, then by nearness in meaning and words."""
         own = [near for near in similar if near.memory.speaker == candidate.speaker]
         if _WITHDRAWAL.search(candidate.text):
-            best = max(own, key=lambda near: near.score, default=None)
+            meant = [near for near in own if _overlap(candidate.text, near.memory.text) > 0]
+            best = max(meant, key=lambda near: (_overlap(candidate.text, near.memory.text), near.score), default=None)
             return Decision("DELETE", best.memory) if best else Decision("NONE")
         about = [near.memory for near in own if candidate.topic and near.memory.topic == candidate.topic]
         if about:
@@ -111,10 +114,12 @@ class RuleExtractor(Extractor):
                 return Decision("NONE")
             if near.score < self._close or overlap < 0.6:
                 continue
-            if _particulars(candidate.text) != _particulars(near.memory.text):
+            if _particulars(candidate.text) == _particulars(near.memory.text):
+                if near.score >= self._same:
+                    return Decision("NONE")
+            elif _STATE.search(candidate.text) and not candidate.spans and not near.memory.spans:
+                # what happened twice has happened twice; what is so replaces what was so
                 return Decision("UPDATE", near.memory)
-            if near.score >= self._same:
-                return Decision("NONE")
         return Decision("ADD")
 
     def _candidate(self, message: Memory, sentence: str, speakers: Sequence[str]) -> Candidate:
@@ -129,7 +134,7 @@ class RuleExtractor(Extractor):
             session=message.session,
             position=message.position,
             turn_ids=message.turn_ids,
-            entities=extract_by_rules(sentence, speakers),
+            entities=extract_by_rules(without_dates(sentence, mentions), speakers),
             spans=tuple(mention.span for mention in mentions),
             topic=_topic(message.speaker, sentence),
         )
@@ -139,6 +144,13 @@ def content_words(text: str) -> list[str]:
     """The words that say something, lower-cased, in order; all words where none does."""
     words = [word.lower() for word in _WORD.findall(text)]
     return [word for word in words if word.split("'")[0] not in FUNCTION_WORDS] or words
+
+
+def without_dates(text: str, mentions: Sequence[Mention]) -> str:
+    """The text without the phrases that name a time: June is no entity."""
+    for mention in reversed(mentions):
+        text = f"{text[: mention.start]} {text[mention.end :]}"
+    return text
 
 
 def _states_something(sentence: str) -> bool:

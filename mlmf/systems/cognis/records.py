@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import os
+import threading
 import time
 from dataclasses import dataclass
 from datetime import datetime
@@ -125,9 +125,18 @@ class Decision:
     """The fact that is replaced (UPDATE) or withdrawn (DELETE)."""
 
 
-_numbers = itertools.count()
+_lock = threading.Lock()
+_last = 0
 
 
 def new_id() -> str:
     """An id of its own; those of one process sort in the order in which they were made."""
-    return f"{time.time_ns():020x}{next(_numbers):08x}{os.urandom(4).hex()}"
+    global _last
+    with _lock:
+        _last = max(_last + 1, time.time_ns())
+        return f"{_last:016x}{os.urandom(4).hex()}"
+
+
+def made_at(memory_id: str) -> int:
+    """When an id was made: nanoseconds since 1970."""
+    return int(memory_id[:16], 16)
