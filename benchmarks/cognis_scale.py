@@ -146,7 +146,7 @@ def texts_per_second(name: str, count: int = 512) -> float:
 
 def _percentiles(seconds: Sequence[float]) -> dict[str, float]:
     times = StageTimes()
-    times.seconds["all"] = list(seconds)
+    times.seconds["all"].extend(seconds)
     return times.table()["all"]
 
 

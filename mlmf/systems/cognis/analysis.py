@@ -47,12 +47,13 @@ def analyse(query: Query, latest: datetime | None, speakers: Sequence[str]) -> A
     ('ann',)
     """
     mentions = find_dates(query.text, query.date or latest)
+    rest = without_dates(query.text, mentions)  # "before 9 June" asks for no earlier version
     return Analysis(
         words=plain_words(query.text),
         spans=tuple(mention.span for mention in mentions),
-        entities=extract_by_rules(without_dates(query.text, mentions), tuple(speakers)),
-        wants_latest=_LATEST.search(query.text) is not None,
-        wants_past=asks_about_past(query.text),
+        entities=extract_by_rules(rest, tuple(speakers)),
+        wants_latest=_LATEST.search(rest) is not None,
+        wants_past=asks_about_past(rest),
     )
 
 

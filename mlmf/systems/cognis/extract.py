@@ -43,7 +43,7 @@ class Extractor(ABC):
 
 
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\s+(?=\[shares a picture: )")
-_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)?")
+_WORD = re.compile(r"([^\W_]+)(?:'[^\W_]+)*")  # without what follows an apostrophe
 _WITHDRAWAL = re.compile(
     r"\b(?:(?:please\s+)?(?:forget|delete|erase|disregard|ignore)\s+(?:that|what|everything|it)\b|never\s*mind\s+what)",
     re.IGNORECASE,
@@ -141,9 +141,9 @@ class RuleExtractor(Extractor):
 
 
 def content_words(text: str) -> list[str]:
-    """The words that say something, lower-cased, in order; all words where none does."""
+    """The words that say something, lower-cased, in order; all words where none does. Anna's is anna."""
     words = [word.lower() for word in _WORD.findall(text)]
-    return [word for word in words if word.split("'")[0] not in FUNCTION_WORDS] or words
+    return [word for word in words if word not in FUNCTION_WORDS] or words
 
 
 def without_dates(text: str, mentions: Sequence[Mention]) -> str:

@@ -131,10 +131,8 @@ class VectorIndex:
             self._seen[user] = (incarnation, cursor)
 
     def delete_user(self, user: str) -> None:
-        """Remove the user's vectors; whatever the document store still has of the user is taken in again."""
+        """Remove the vectors of a user whom the document store has forgotten."""
         with self._lock:
-            if self._lasting:
-                self._documents.set_cursor(user, self._lasting, 0)
             self._forget(user)
 
     def count(self, user: str) -> int:

@@ -22,8 +22,6 @@ from mlmf.types import Session
 
 logger = logging.getLogger(__name__)
 
-_TRIES = 5
-
 
 @dataclass(frozen=True, slots=True)
 class Report:
@@ -63,23 +61,17 @@ class Ingestion:
         return self._documents.record(user, messages, self._encode(messages))
 
     def extract(self, user: str) -> Report:
-        """Read the messages that were not read yet, session by session, those left by a process that died among them.
-
-        Raises:
-            RuntimeError: other writers kept getting in between.
-        """
+        """Read the messages that were not read yet, session by session, those left by a process that died among them."""
         total: Counter[str] = Counter()
-        for _ in range(_TRIES):
-            pending = self._documents.pending(user)
+        while pending := self._documents.pending(user):
             for _, group in groupby(pending, key=lambda message: message.session):
                 work = _Session(user, list(group), self._documents, self._index, self._encoder)
                 changes, counts = work.run(self._extractor, self._similar)
                 if not self._documents.commit(user, changes):
-                    break  # somebody else has read these messages, or replaced a fact: look again
+                    # another writer has read these messages or replaced a fact: look again. It got on, so this ends
+                    break
                 total += counts
-            else:
-                return Report(**total)
-        raise RuntimeError(f"cognis: {_TRIES} tries to extract facts met other writers of the same user")
+        return Report(**total)
 
     def _encode(self, memories: Sequence[Memory]) -> FloatArray:
         return self._encoder.encode_documents([memory.searchable for memory in memories])

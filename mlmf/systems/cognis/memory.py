@@ -105,9 +105,12 @@ class CognisMemory:
         return self._documents.chains(user, [found[0].chain])
 
     def delete_user(self, user: str) -> None:
-        """Remove all that is known of a user; if it is interrupted, nothing is lost but must be asked again."""
-        self._index.delete_user(user)
+        """Remove all that is known of a user. If it is interrupted, call it again.
+
+        Other processes that hold vectors in memory forget the user's with their next search.
+        """
         self._documents.delete_user(user)
+        self._index.delete_user(user)
 
     def close(self) -> None:
         """Close the stores."""

@@ -21,6 +21,8 @@ from mlmf.systems.cognis.store import DocumentStore
 from mlmf.systems.cognis.timing import StageTimes
 from mlmf.types import Query
 
+_SEARCHERS = 4  # threads for the searches by words, which run beside those by meaning of as many callers
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
@@ -45,7 +47,7 @@ class Retrieval:
         """Use stores, an encoder and perhaps a cross-encoder."""
         self._documents, self._index, self._encoder = documents, index, encoder
         self._settings, self._reranker = settings, reranker
-        self._pool = ThreadPoolExecutor(1, "cognis-words")
+        self._pool = ThreadPoolExecutor(_SEARCHERS, "cognis-words")
         self.times = StageTimes()
 
     def search(
@@ -66,8 +68,6 @@ class Retrieval:
         if self._settings.use_vectors and queries:
             with self.times.stage("encode"):
                 vectors = list(self._encoder.encode_queries([query.text for query in queries]))
-            with self.times.stage("catch up"):
-                self._index.catch_up(user)
         latest, speakers = self._documents.latest(user), self._documents.speakers(user)
         if as_of is not None and (latest is None or latest > as_of):
             latest = as_of
@@ -78,7 +78,7 @@ class Retrieval:
         return found
 
     def close(self) -> None:
-        """End the thread beside which vectors are searched."""
+        """End the threads."""
         self._pool.shutdown()
 
     def _search(

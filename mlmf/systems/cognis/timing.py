@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -13,11 +13,11 @@ PERCENTILES = (50, 95, 99)
 
 
 class StageTimes:
-    """Seconds by stage; one thread may time a stage while another times a different one."""
+    """Seconds by stage, of the last searches; several threads may time at once."""
 
-    def __init__(self) -> None:
-        """Know no time yet."""
-        self.seconds: defaultdict[str, list[float]] = defaultdict(list)
+    def __init__(self, kept: int = 10_000) -> None:
+        """Know no time yet, and at most ``kept`` of each stage later."""
+        self.seconds: defaultdict[str, deque[float]] = defaultdict(lambda: deque(maxlen=kept))
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:

@@ -67,12 +67,12 @@ def test_what_one_has_one_of_at_a_time_is_a_topic(text: str, topic: str) -> None
         ("I live in Lisbon!", "I live in Lisbon.", 0.1, "NONE"),
         ("We adopted a grey cat", "We adopted a grey cat!", 0.99, "NONE"),
         ("We adopted a grey cat", "We sold the green car", 0.5, "ADD"),
-        ("The concert costs 30 pounds tonight", "The concert costs 25 pounds tonight", 0.95, "UPDATE"),
-        ("The concert costs 30 pounds tonight", "The concert costs 25 pounds tonight", 0.7, "ADD"),
+        ("The concert costs 30 pounds here", "The concert costs 25 pounds here", 0.95, "UPDATE"),
+        ("The concert costs 30 pounds here", "The concert costs 25 pounds here", 0.7, "ADD"),
         ("We saw 30 birds and deer there", "We saw 25 birds and deer there", 0.95, "ADD"),
         ("The concert on 3 May 2023 is in Porto", "The concert on 4 May 2023 is in Porto", 0.95, "ADD"),
-        ("Please forget what I said about the violin", "The concert costs 25 pounds tonight", 0.9, "NONE"),
-        ("Please forget what I said about the concert", "The concert costs 25 pounds tonight", 0.5, "DELETE"),
+        ("Please forget what I said about the violin", "The concert costs 25 pounds here", 0.9, "NONE"),
+        ("Please forget what I said about the concert", "The concert costs 25 pounds here", 0.5, "DELETE"),
     ],
 )
 def test_what_becomes_of_a_fact(new: str, known: str, cosine: float, action: str) -> None:
@@ -91,4 +91,4 @@ def test_of_several_facts_about_a_topic_the_newest_is_replaced() -> None:
 
 def test_a_text_of_empty_words_alone_keeps_them() -> None:
     assert content_words("Who was it?") == ["who", "was", "it"]
-    assert content_words("Where did Anna's cat go?") == ["anna's", "cat", "go"]
+    assert content_words("Where did Anna's cat go?") == ["anna", "cat", "go"]

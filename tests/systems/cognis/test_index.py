@@ -112,6 +112,7 @@ def test_a_lasting_index_takes_in_only_what_is_new_and_catches_up_after_a_crash(
     index = VectorIndex(store, uri, full=WIDTH)
     assert {name for name, _ in index.search("anna", "message", vectors[:1], 5)[0]} == set(ids)
     assert index.count("anna") == 3
+    store.delete_user("anna")
     index.delete_user("anna")
     assert index.count("anna") == 0
     index.close()

@@ -26,7 +26,7 @@ def seen(memory: CognisMemory, user: str, question: str) -> list[tuple[str, floa
     return [(one.memory.text, one.score) for one in memory.search(user, [Query(question)], 20)[0]]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(steps=steps, question=sentences, deleted=st.sampled_from(USERS))
 def test_a_user_alone_and_among_others_is_the_same(steps: list[tuple[str, str]], question: str, deleted: str) -> None:
     together = fresh()

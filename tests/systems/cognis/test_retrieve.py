@@ -91,7 +91,7 @@ def test_the_time_that_is_asked_about_comes_first(new_memory: NewMemory) -> None
 
 
 def test_what_is_asked_about_now_is_new(new_memory: NewMemory) -> None:
-    memory = new_memory(use_vectors=False)
+    memory = new_memory(use_vectors=False, recency_weight=0.5)
     for i in range(4):
         memory.add("anna", said(i, f"We saw a grey cat number {i}.", month=2 + i))
     assert ask(memory, "anna", "Which is the latest grey cat number?")[0][0] == "We saw a grey cat number 3."

@@ -151,9 +151,9 @@ def test_an_older_file_is_migrated_and_a_newer_one_refused(tmp_path: Path, monke
 def test_a_migration_that_fails_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "store.db"
     SQLiteStore(path).close()
-    step = ("ALTER TABLE memories ADD COLUMN mood TEXT", "ALTER TABLE nothing ADD COLUMN mood TEXT")
+    step = ("ALTER TABLE memories ADD COLUMN mood TEXT", "ALTER TABLE nowhere ADD COLUMN mood TEXT")
     monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, step))
-    with pytest.raises(UserError, match="no such table: nothing"):
+    with pytest.raises(UserError, match="no such table: nowhere"):
         SQLiteStore(path)
     connection = sqlite3.connect(path)
     assert connection.execute("PRAGMA user_version").fetchone() == (1,)
