@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from mlmf.errors import UserError
 from mlmf.llm.chat import ChatModel, Message
@@ -14,6 +15,11 @@ from mlmf.systems.cogmem.sessions import Exchange, State
 
 # what a chat template writes around each message, generously
 _TEMPLATE_TOKENS = 32
+_ROLES: dict[str, Literal["system", "user", "assistant"]] = {
+    "system": "system",
+    "user": "user",
+    "assistant": "assistant",
+}
 _Messages = Sequence[Message | Mapping[str, str]]
 
 
@@ -178,6 +184,6 @@ def split_messages(messages: _Messages) -> tuple[str, list[Exchange], str]:
 
 def _message(mapping: Mapping[str, str]) -> Message:
     role, content = mapping.get("role"), mapping.get("content")
-    if role not in ("system", "user", "assistant") or not isinstance(content, str):
+    if role not in _ROLES or not isinstance(content, str):
         raise UserError(f"a message needs the role system, user or assistant and a text as content, got {mapping!r}")
-    return Message(role, content)
+    return Message(_ROLES[role], content)

@@ -32,6 +32,9 @@ _TIME = re.compile(
     r"|friday|saturday|sunday|january|february|march|april|june|july|august|september|october|november|december)\b",
     re.IGNORECASE,
 )
+_INFERENCE = re.compile(
+    r"\b(?:so|therefore|thus|hence|because|means|must|cannot|can't|excluded?|rules? out|only)\b", re.IGNORECASE
+)
 _GOAL = re.compile(r"\b(?:want(?:s|ed)? to|hope|goal|dream|aim|need to|must|have to|trying to)\b", re.IGNORECASE)
 _PLAN = re.compile(r"\b(?:will|'ll|going to|gonna|plan(?:s|ning)?|next step|let's|let us)\b", re.IGNORECASE)
 _ASKING = re.compile(
@@ -106,14 +109,14 @@ class RuleFocusAgent(FocusAgent):
 
 
 def worth(text: str) -> int:
-    """How much a sentence carries: names and things, numbers, times, and what somebody did or is.
+    """How much a sentence carries: names and things, numbers, times, what somebody did, and why.
 
     >>> worth("Thanks a lot!"), worth("My sister Anna moved to Oslo in May 2021.")
-    (0, 5)
+    (0, 4)
     """
     if text.rstrip().endswith("?") or len(_WORD.findall(text)) < 4:
         return 0
-    signs = (_FIRST_PERSON, _EVENT, _NUMBER, _TIME)
+    signs = (_FIRST_PERSON, _EVENT, _NUMBER, _TIME, _INFERENCE)
     points = sum(1 for sign in signs if sign.search(text)) + min(2, len(extract_by_rules(text)))
     return points - (1 if _ASIDE.match(text) else 0)
 
@@ -127,8 +130,8 @@ def _statements(turn: TurnRecord) -> list[tuple[Said, str]]:
 def split_sentences(text: str) -> list[str]:
     """The sentences of a text.
 
-    >>> split_sentences("I met Dr. Lee. She's 40! ok")
-    ['I met Dr.', 'Lee.', "She's 40! ok"]
+    >>> split_sentences("We met in 2.5 hours. She's 40! So what")
+    ['We met in 2.5 hours.', "She's 40!", 'So what']
     """
     return [sentence.strip() for sentence in _SENTENCE.split(text) if sentence.strip()]
 

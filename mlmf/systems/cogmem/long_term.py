@@ -74,7 +74,9 @@ class LongTermMemory:
         """Take in what is worth keeping of a session that has ended: each insight is added, merged or left out."""
         self._restore(user)
         candidates = self._agent.distil(turns)
-        vectors = self._encoder.encode_documents([text for text, _ in candidates]) if candidates else []
+        if not candidates:
+            return
+        vectors = self._encoder.encode_documents([text for text, _ in candidates])
         for (text, sources), vector in zip(candidates, vectors, strict=True):
             near = self._vectors.search(user, vector[None], _SIMILAR)[0]
             stored = self.named(user, [name for name, _ in near])

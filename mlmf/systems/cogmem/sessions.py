@@ -127,7 +127,7 @@ class SessionManager:
                 number = parent.number + 1 if parent else 1
                 turn = TurnRecord(
                     key=key,
-                    parent=parent and parent.key,
+                    parent=parent.key if parent else None,
                     number=number,
                     label=label or f"T{number}",
                     said=tuple(said),

@@ -123,10 +123,11 @@ class SqliteStore(SessionStore):
             result = function(records)
             for (kind, name), value in records.changes.items():
                 if value is None:
-                    statement, values = "DELETE FROM records WHERE user = ? AND kind = ? AND name = ?", ()
+                    statement = "DELETE FROM records WHERE user = ? AND kind = ? AND name = ?"
+                    self._connection.execute(statement, (user, kind, name))
                 else:
-                    statement, values = "INSERT OR REPLACE INTO records VALUES (?, ?, ?, ?)", (value,)
-                self._connection.execute(statement, (user, kind, name, *values))
+                    statement = "INSERT OR REPLACE INTO records VALUES (?, ?, ?, ?)"
+                    self._connection.execute(statement, (user, kind, name, value))
             return result
 
     def users(self) -> list[str]:
@@ -220,7 +221,7 @@ class RedisStore(SessionStore):
 
     def users(self) -> list[str]:
         """Every user who was ever written and not deleted."""
-        return sorted(self._redis.smembers(f"{_PREFIX}:users"))
+        return sorted(map(str, self._redis.smembers(f"{_PREFIX}:users")))
 
     def delete_user(self, user: str) -> None:
         """Remove everything about a user."""
@@ -240,10 +241,11 @@ class _RedisRecords(Records):
         self._redis, self._user = redis, user
 
     def _read(self, kind: Kind, name: str) -> str | None:
-        return self._redis.hget(_hash(kind, self._user), name)
+        value = self._redis.hget(_hash(kind, self._user), name)
+        return None if value is None else str(value)
 
     def _read_all(self, kind: Kind) -> dict[str, str]:
-        return self._redis.hgetall(_hash(kind, self._user))
+        return {str(name): str(value) for name, value in self._redis.hgetall(_hash(kind, self._user)).items()}
 
 
 def _hash(kind: Kind, user: str) -> str:
