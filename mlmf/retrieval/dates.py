@@ -124,12 +124,14 @@ def _point(phrase: str, base: datetime | None) -> Span | None:
     if month := _MONTH_ALONE.fullmatch(phrase):
         when = _parse(month["month"], base)
         later = phrase.startswith("next") and when is not None and when <= base
-        return when and _whole_month(when.replace(year=when.year + 1, day=1) if later else when)
+        if when is None:
+            return None
+        return _whole_month(when.replace(year=when.year + 1, day=1) if later else when)
     near, _, rest = phrase.partition(" ")
     if near in ("last", "this", "next", "on") and rest != "night":
         return _named(near, rest, base)
     when = _parse({"last night": "yesterday", "tonight": "today"}.get(phrase, phrase), base)
-    return when and _one_day(when)
+    return None if when is None else _one_day(when)
 
 
 def _absolute(phrase: str, base: datetime | None) -> Span | None:
@@ -137,7 +139,9 @@ def _absolute(phrase: str, base: datetime | None) -> Span | None:
     if base is None and not re.search(_year, phrase):
         return None
     when = _parse(phrase.replace(" of ", " "), base or datetime(2000, 1, 1))
-    return when and (_one_day(when) if has_day else _whole_month(when))
+    if when is None:
+        return None
+    return _one_day(when) if has_day else _whole_month(when)
 
 
 def _named(near: str, name: str, base: datetime) -> Span:
