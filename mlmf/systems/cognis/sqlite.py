@@ -125,7 +125,7 @@ class SQLiteStore(DocumentStore):
         """Vectors by id."""
         rows = self._connection.execute(
             "SELECT id, vector FROM memories JOIN vectors USING (row) "
-            f"WHERE user = (SELECT number FROM users WHERE name = ?) AND id IN ({_marks(ids)})",
+            f"WHERE user = (SELECT number FROM users WHERE name = ?) AND id IN ({_marks(ids)}) ORDER BY id",
             (user, *ids),
         ).fetchall()
         return [row[0] for row in rows], _matrix([row[1] for row in rows])
