@@ -60,6 +60,9 @@ class SQLiteStore(DocumentStore):
         self._connections: list[sqlite3.Connection] = []
         try:
             migrate(self._connection, self.path)
+        except UserError:
+            self.close()
+            raise
         except sqlite3.DatabaseError as error:
             self.close()
             raise UserError(f"documents {self.path}: not an SQLite file that can be written: {error}") from error
