@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta, timezone
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -52,20 +53,25 @@ _EXCHANGED = 3
 def sessions(seed: int = 0) -> Iterator[Session]:
     """Sessions without end, an hour apart."""
     draw = random.Random(seed)
-    said = [turn for one in load_task("locco", split="train").conversations for turn in one.turns]
-    said = [turn for turn in said if len(content_words(turn.text)) >= 6]
-    words = sorted({word for turn in said for word in content_words(turn.text)})
+    said, words = _corpus()
     start, index = datetime(2020, 1, 1), 0
     while True:
         turns = []
         for number in range(TURNS):
-            turn = draw.choice(said)
-            text = turn.text.split()
+            text = draw.choice(said).split()
             for place in draw.sample(range(len(text)), _EXCHANGED):
                 text[place] = draw.choice(words)
             turns.append(Turn(f"S{index}:{number}", draw.choice(("Anna", "Ben")), " ".join(text)))
         yield Session(index, start + timedelta(hours=index), tuple(turns))
         index += 1
+
+
+@lru_cache(maxsize=1)
+def _corpus() -> tuple[list[str], list[str]]:
+    """What LOCCO's training users say in at least six words that say something, and all such words."""
+    texts = [turn.text for one in load_task("locco", split="train").conversations for turn in one.turns]
+    words = {text: content_words(text) for text in texts}
+    return [text for text in texts if len(words[text]) >= 6], sorted({word for row in words.values() for word in row})
 
 
 def questions(count: int) -> list[Query]:
