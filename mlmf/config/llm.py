@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 from mlmf.errors import UserError
 
@@ -49,3 +52,27 @@ class ChatSettings:
     def api_key(self) -> str | None:
         """The key in the environment, or none."""
         return os.environ.get(self.api_key_env) or None
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """What may change a reply, as results show it: with no place on this machine, and no password."""
+        is_server = self.base_url is not None
+        return {
+            "model": _public_name(self.model),
+            "server": _public_url(self.base_url),
+            "context_window": self.context_window if is_server else None,
+            "tokenizer": _public_name(self.tokenizer) if is_server else None,
+        }
+
+
+def _public_name(name: str | None) -> str | None:
+    """A name as it is, of a folder its last part only."""
+    return Path(name).resolve().name if name is not None and Path(name).is_dir() else name
+
+
+def _public_url(url: str | None) -> str | None:
+    """An address without the user and password, or the query, that may stand in it."""
+    if url is None:
+        return None
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment=""))
