@@ -35,6 +35,7 @@ from mlmf.training.interrupts import Interrupts
 from mlmf.training.objective import Losses, Objective
 from mlmf.training.optimiser import MasterAdamW, cosine_with_warmup, parameter_groups
 from mlmf.training.run_folder import RunFolder
+from mlmf.training.wrapped import set_up, shard_base
 from mlmf.types import Conversation
 
 logger = logging.getLogger(__name__)
@@ -44,6 +45,7 @@ MAY_DIFFER = frozenset(
     {
         "output_dir", "overwrite_output_dir", "resume_from_checkpoint", "save_steps", "save_total_limit", "logging_steps",
         "report_to", "run_name", "dry_run", "attn_implementation", "data_file", "probes", "init_from",
+        "gradient_checkpointing", "shard_base",
     }
 )  # fmt: skip
 """Settings that a resumed run may change: none of them changes a step, and the data is compared by content."""
@@ -67,8 +69,7 @@ class Trainer:
         self.model = model
         self.folder = RunFolder(Path(config.output_dir))
         self.config_yaml = config_yaml
-        if config.attn_implementation or self.accelerator.device.type == "cpu":
-            _set_attention(model, config.attn_implementation or "eager")
+        set_up(model, config, self.accelerator.device)
         self.examples, self.examples_key = self._examples(conversations)
         self.features = FeatureCache(model, cache_dir())
         self._read_sessions(conversations)
@@ -87,11 +88,14 @@ class Trainer:
         per_step = self.batch_size * config.gradient_accumulation_steps * self.accelerator.num_processes
         self.steps_per_epoch = math.ceil(len(self.examples) / per_step)
         self.total_steps = config.max_steps or config.num_train_epochs * self.steps_per_epoch
-        self.objective = self.accelerator.prepare(
+        objective = (
             Objective(model, config.tbptt_sessions, config.entropy_weight, config.evidence_weight)
             if config.generate
             else FindObjective(model)
         )
+        if config.shard_base and self.accelerator.num_processes > 1:
+            shard_base(objective, model, self.accelerator.device, self.accelerator.num_processes)
+        self.objective = self.accelerator.prepare(objective)
         rates = {
             "adapter": config.learning_rate, "copied": config.copied_learning_rate, "fresh": config.fresh_learning_rate,
             "find": config.find_learning_rate, "gate": config.gate_learning_rate,
@@ -331,14 +335,6 @@ class Trainer:
             return self.stop_requested
         flag = torch.tensor(float(self.stop_requested), device=self.accelerator.device)
         return bool(self.accelerator.reduce(flag, "sum").item())
-
-
-def _set_attention(model: MLMFModel, name: str) -> None:
-    try:
-        model.lm.set_attn_implementation(name)
-    except (ValueError, ImportError) as error:
-        reason = str(error).splitlines()[0]
-        raise UserError(f"attn_implementation {name!r} cannot be used: {reason} Give eager, sdpa or null") from error
 
 
 def _minutes(seconds: float) -> str:

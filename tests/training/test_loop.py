@@ -240,3 +240,12 @@ def test_nothing_to_train_on(
     silent = [replace(conversation, questions=()) for conversation in conversations]
     with pytest.raises(UserError, match="nothing to train on"):
         Trainer(make_config(), make_model(), silent, "")
+
+
+def test_gradient_checkpointing_changes_no_loss(trainer: Callable[..., Trainer], tmp_path: Path) -> None:
+    trainer(output_dir=str(tmp_path / "kept"), max_steps=3).train()
+    again = trainer(output_dir=str(tmp_path / "again"), max_steps=3, gradient_checkpointing=True)
+    assert again.model.lm.is_gradient_checkpointing
+    again.train()
+    for ours, expected in zip(losses(tmp_path / "again"), losses(tmp_path / "kept"), strict=True):
+        assert ours == pytest.approx(expected, rel=1e-5)
