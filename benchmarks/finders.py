@@ -120,4 +120,4 @@ def pruned(state: MemoryState, policy: str, share: float, model: MLMFModel, seed
         row, _ = semantic.prune(row, salience)
     finally:
         semantic.c_s = capacity
-    return semantic.settle(row, state)
+    return semantic.settle([row], [state])[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,8 +22,15 @@ from mlmf.errors import UserError
 _ADAPTER = "default"
 
 
-def with_lora(lm: PreTrainedModel, settings: LoraSettings) -> PreTrainedModel:
-    """Adapters on every linear layer of the decoder blocks, in the model's dtype; the base is frozen either way.
+def with_lora(lm: PreTrainedModel, settings: LoraSettings, layers: nn.ModuleList, first: int) -> PreTrainedModel:
+    """Adapters on the linear layers of the decoder blocks, in the model's dtype; the base is frozen either way.
+
+    Args:
+        lm: the model to adapt.
+        settings: see there.
+        layers: its decoder blocks.
+        first: the lowest block that is adapted. Below the first fusion layer nothing of a memory arrives, and blocks that
+            learn nothing need no backward pass.
 
     Raises:
         UserError: ``target_modules`` names no layer of the model.
@@ -32,7 +40,7 @@ def with_lora(lm: PreTrainedModel, settings: LoraSettings) -> PreTrainedModel:
         return lm
     lora = LoraConfig(
         r=settings.r, lora_alpha=settings.lora_alpha, lora_dropout=settings.lora_dropout, task_type="CAUSAL_LM",
-        target_modules=settings.target_modules or "all-linear",
+        target_modules=settings.target_modules or "all-linear", exclude_modules=_blocks_below(first, layers, lm),
     )  # fmt: skip
     # float32 adapters on a bfloat16 base make every step several times slower; the optimiser keeps float32 masters
     # a PeftModel forwards everything to the model it holds
@@ -40,6 +48,15 @@ def with_lora(lm: PreTrainedModel, settings: LoraSettings) -> PreTrainedModel:
         return cast("PreTrainedModel", get_peft_model(lm, lora, autocast_adapter_dtype=False))
     except ValueError as error:
         raise UserError(f"lora.target_modules {settings.target_modules}: {error}") from error
+
+
+def _blocks_below(first: int, layers: nn.ModuleList, lm: PreTrainedModel) -> str | None:
+    """A pattern for the names of all modules in the first blocks."""
+    if first == 0:
+        return None
+    blocks = next(name for name, module in lm.named_modules() if module is layers)
+    numbers = "|".join(map(str, range(first)))
+    return rf"(.*\.)?{re.escape(blocks)}\.({numbers})\..*"
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,8 @@ class MLMFModel(nn.Module):
             self.memory.key_projection.float()
             self.memory.codec.float()
             self.memory.scorer.float()
-            self.lm = with_lora(lm, config.lora)
+            first = config.lora.first_layer
+            self.lm = with_lora(lm, config.lora, layers, min(self.fusion_layers) if first is None else first)
         self.adapters = Adapters(self.lm, config.lora.merge)
         self.hooks = FusionHooks(self.memory, layers, self.fusion_layers)
         self.encoder = BaseEncoder(lm, tokenizer, layers, self.fusion_layers, self.key_layer, self._base_only)

@@ -7,14 +7,16 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from mlmf.memory.codec import StateCodec
 from mlmf.memory.cues import asks_about_past
 from mlmf.memory.find import FindScores
 from mlmf.memory.fusion import MemoryBank
+from mlmf.memory.gate import MASKED
 from mlmf.memory.nodes import versions
 from mlmf.memory.rounding import CODE_STEPS, from_stored
-from mlmf.memory.state import MemoryState, Node, pad_to
+from mlmf.memory.state import MemoryState, Node
 from mlmf.retrieval.budget import within_budget
 
 
@@ -83,49 +85,57 @@ def as_bank(
         recalls: the chosen nodes of each query.
         scores: those they were chosen by.
         find_weight: scalar.
-        nothing: the slot that stands for having found nothing, a code ``(R,)``; ``None`` where ``scores`` has no such score.
-            It shows the read a poor match, which shares that sum to one cannot. A query for which there was no node to
-            choose from does not get it.
+        nothing: the slot that stands for having found nothing, a code ``(R,)``, the last of all; ``None`` where ``scores``
+            has no such score. It shows the read a poor match, which shares that sum to one cannot. A query for which there
+            was no node to choose from does not get it.
         codec: decodes slots.
     """
-    values, biases = [], []
-    held = state.values.unbind()  # indexed row by row, each gradient would be as large as the whole batch
+    held = state.values.unbind()
+    chosen = pad_sequence([torch.tensor(recall.chosen, dtype=torch.long) for recall in recalls], True, -1)
+    chosen = chosen.to(state.owner.device)  # (B, m)
+    rivals = scores.nodes.gather(1, chosen.clamp_min(0)).float().masked_fill(chosen < 0, MASKED)
+    if scores.nothing is not None:
+        rivals = torch.cat([rivals, scores.nothing[:, None].float()], 1)
+    share = rivals.log_softmax(-1)
+    values, ranks = [], []
     for row, recall in enumerate(recalls):
         source = row if state.batch_size > 1 else 0
-        nodes = state.nodes[source]
-        rivals = scores.nodes[row, list(recall.chosen)]
-        if scores.nothing is not None:
-            rivals = torch.cat([rivals, scores.nothing[row, None]])
-        share = rivals.float().log_softmax(-1)
-        place = {node: i for i, node in enumerate(recall.chosen)}
-        best: dict[int, int] = {}
-        for node in recall.chosen:
-            best.setdefault(nodes[node].session, place[node])
-        place |= {i: best[n.session] for i, n in enumerate(nodes) if n.is_session and n.session in best}
-        lookup = torch.full((len(nodes) + 1,), -1, dtype=torch.long)
-        lookup[list(place)] = torch.tensor(list(place.values()), dtype=torch.long)
-        ranks = lookup.to(state.owner.device)[state.owner[source]]  # an empty slot's owner -1 reads the last entry, -1
-        slots = (ranks >= 0).nonzero().squeeze(-1)
-        value, logits = from_stored(held[source][slots], CODE_STEPS, state.working.dtype), share[ranks[slots]]
-        if nothing is not None and recall.chosen:
-            value, logits = torch.cat([value, nothing[None].to(value.dtype)]), torch.cat([logits, share[-1:]])
-        values.append(value)
-        biases.append(find_weight.float() * logits)
-    size = max(value.shape[0] for value in values)
-    semantic = torch.stack([pad_to(value, 0, size) for value in values])
-    semantic_mask = torch.stack([torch.arange(size, device=v.device) < v.shape[0] for v in values])
-    bias = torch.stack([pad_to(b, 0, size) for b in biases])
-    b = len(recalls)
-    working, episodic = state.working.expand(b, -1, -1), state.episodic.expand(b, -1, -1)
-    masks = [state.working_mask.expand(b, -1), state.episodic_mask.expand(b, -1), semantic_mask]
-    # one by one: only the episodic codes carry a gradient, and decoding takes as long backward as forward
-    states = torch.cat([codec.decode(part) for part in (working, episodic, semantic)], 2)  # (L, B, M, D)
+        rank = _ranks(recall, state.nodes[source]).to(state.owner.device)[state.owner[source]]
+        slots = (rank >= 0).nonzero().squeeze(-1)
+        values.append(from_stored(held[source][slots], CODE_STEPS, state.working.dtype))
+        ranks.append(rank[slots])
+    b, before = len(recalls), state.working.shape[1] + state.episodic.shape[1]
+    rank = pad_sequence(ranks, True, -1)
+    codes = [state.working, state.episodic, pad_sequence(values, True)]
+    masks = [state.working_mask.expand(b, -1), state.episodic_mask.expand(b, -1), rank >= 0]
+    logits = [share.new_zeros(b, before), share.gather(1, rank.clamp_min(0))]
+    if nothing is not None:
+        codes.append(nothing.to(state.working.dtype)[None, None])
+        masks.append((chosen >= 0).any(1, keepdim=True))
+        logits.append(share[:, -1:])
     return MemoryBank(
-        states=states.transpose(0, 1),
+        # decoded one by one: most codes carry no gradient, and decoding takes as long backward as forward
+        parts=tuple(codec.decode(part).transpose(0, 1).expand(b, -1, -1, -1) for part in codes),
         mask=torch.cat(masks, 1),
-        bias=torch.cat([bias.new_zeros(b, working.shape[1] + episodic.shape[1]), bias], 1),
-        sizes=(working.shape[1], episodic.shape[1], size),
+        bias=find_weight.float() * torch.cat(logits, 1),
+        sizes=(state.working.shape[1], state.episodic.shape[1], sum(part.shape[1] for part in codes[2:])),
     )
+
+
+def _ranks(recall: Recall, nodes: Sequence[Node]) -> Tensor:
+    """Whose share the tokens of each node have: its place among the chosen, ``(n + 1,)``, -1 for nodes that are not read.
+
+    A date line has that of the best turn of its session. The last entry is for empty slots, whose owner is -1.
+    """
+    ranks = [-1] * (len(nodes) + 1)
+    best: dict[int, int] = {}
+    for place, chosen in enumerate(recall.chosen):
+        ranks[chosen] = place
+        best.setdefault(nodes[chosen].session, place)
+    for i, node in enumerate(nodes):
+        if node.is_session and node.session in best:
+            ranks[i] = best[node.session]
+    return torch.tensor(ranks)
 
 
 def as_lines(

@@ -37,7 +37,8 @@ from mlmf.evaluation.results import write_json
 from mlmf.evaluation.run import run_evaluation
 from mlmf.evaluation.tables import Grid, markdown_grid
 from mlmf.paths import atomic_write_text, check_writable_folder
-from mlmf.training.run import load_conversations, run_training, training_split
+from mlmf.training.data import load_training_data, training_split
+from mlmf.training.run import run_training
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +59,7 @@ def divide(config: SweepConfig) -> tuple[list[str], list[str]]:
     Raises:
         UserError: fewer than two conversations have questions.
     """
-    conversations = load_conversations(config.train)
+    conversations = load_training_data(replace(config.train, also=[], named_share=0.0)).conversations
     asked = sorted(one.id for one in conversations if one.questions)
     if len(asked) < 2:
         raise UserError(f"a sweep needs two conversations with questions; {config.train.task} has {len(asked)} here")

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from mlmf.config.model import LoraSettings, MLMFConfig
 from mlmf.errors import UserError
+from mlmf.memory.host import decoder_layers
 from mlmf.memory.state import MemoryState
 from mlmf.model import MLMFModel
 from mlmf.tiny import Architecture, tiny_model, tiny_tokenizer
@@ -217,3 +218,28 @@ def test_a_base_merged_through_peft_is_refused(how: str) -> None:
     ):
         with pytest.raises(UserError, match=r"was merged or unloaded through peft.*Load the model again"):
             call()
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_blocks_below_the_first_fusion_layer_learn_nothing_and_take_no_backward_pass(
+    architecture: Architecture,
+) -> None:
+    model, state = build(architecture)
+    first, blocks = min(model.fusion_layers), decoder_layers(model.lm)
+    assert first > 0
+    learning = [any(parameter.requires_grad for parameter in block.parameters()) for block in blocks]
+    assert learning == [number >= first for number in range(len(blocks))]
+    reached: dict[int, bool] = {}
+    for number, block in enumerate(blocks):
+        block.register_forward_hook(lambda _, __, out, n=number: reached.update({n: _hidden(out).requires_grad}))
+    model.train()(IDS, state=state)
+    assert reached == {number: number >= first for number in range(len(blocks))}
+
+
+def test_first_layer_0_adapts_every_block() -> None:
+    model, _ = build(first_layer=0)
+    assert all(any(p.requires_grad for p in block.parameters()) for block in decoder_layers(model.lm))
+
+
+def _hidden(output: Tensor | tuple[Tensor, ...]) -> Tensor:
+    return output if isinstance(output, Tensor) else output[0]

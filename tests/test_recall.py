@@ -115,7 +115,7 @@ def test_nothing_is_one_more_slot_that_shares_with_the_chosen_nodes(state: Memor
     assert bank.sizes == (2, 3, 9)
     assert bank.mask.sum(1).tolist() == [14, 8, 0]  # row 2 holds nothing, not even this slot
     assert torch.equal(bank.states[0, :, :13], plain.states[0])
-    assert torch.equal(bank.states[0, :, 13], slot.view(2, 4)) and torch.equal(bank.states[1, :, 7], slot.view(2, 4))
+    assert torch.equal(bank.states[0, :, 13], slot.view(2, 4)) and torch.equal(bank.states[1, :, 13], slot.view(2, 4))
     best, second, nothing = (torch.tensor([3.0, 2.0, 2.5]).log_softmax(0) * 0.5).tolist()
     torch.testing.assert_close(bank.bias[0, 5:], torch.tensor([best] * 4 + [second] * 4 + [nothing]))
 

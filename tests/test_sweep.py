@@ -80,7 +80,7 @@ def test_a_sweep_finds_the_best_and_goes_on_where_it_was(
     for trial in results["trials"]:
         made = json.loads((folder / trial["folder"] / "run/final/config.json").read_text(encoding="utf-8"))
         assert made["memory"]["alpha"] == trial["changed"]["model.alpha"]
-        assert set(made["training"]["conversation_ids"]) == set("abcd") - set(validation)
+        assert set(made["training"]["conversation_ids"]["jsonl"]) == set("abcd") - set(validation)
         lines = (folder / trial["folder"] / "eval/jsonl/mlmf/seed_0/samples.jsonl").read_text(encoding="utf-8")
         assert {json.loads(line)["conversation_id"] for line in lines.splitlines()} == set(validation)
     best = parse_config(TrainConfig, ["--config", str(folder / "best.yaml")], prog="t", description="")

@@ -43,6 +43,8 @@ class LoraSettings:
     """Dropout on the adapter's input."""
     target_modules: list[str] | None = None
     """Names of the linear layers to adapt; null adapts every linear layer of the decoder blocks."""
+    first_layer: int | None = None
+    """Lowest decoder block that is adapted; null is the lowest fusion layer, 0 adapts them all."""
     merge: bool = True
     """Answer with the adapters merged into a second copy of the adapted weights, which is as fast as the base model;
     false saves that memory."""
@@ -51,6 +53,8 @@ class LoraSettings:
         """Refuse values no adapter can be built from."""
         if self.r < 0:
             raise UserError(f"lora.r must be at least 0 (no adapters), got {self.r}")
+        if self.first_layer is not None and self.first_layer < 0:
+            raise UserError(f"lora.first_layer must be at least 0 or null, got {self.first_layer}")
         if self.lora_alpha < 1:
             raise UserError(f"lora.lora_alpha must be at least 1, got {self.lora_alpha}")
         if not 0.0 <= self.lora_dropout < 1.0:

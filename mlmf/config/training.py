@@ -25,6 +25,13 @@ class TrainConfig:
     """Split of the task's own data: locco has train, test and untested (every user but the test ones), msc valid and test. null is the task's training split."""
     conversations: list[str] | None = None
     """Ids of the conversations to train on; null takes all."""
+    also: list[str] = field(default_factory=list)
+    """More data to train on together with the task's, each entry a task or task:split, such as msc:valid."""
+    also_conversations: int | None = None
+    """Conversations taken of each entry of also, drawn by the seed; null takes all."""
+    named_share: float = 0.0
+    """Share of the conversations that come a second time with names for speakers such as User, and questions about that
+    person in place of I."""
     allow_unknown_data: bool = False
     """Accept a benchmark file whose sha256 is not the pinned one."""
     objectives: list[Objective] = field(default_factory=lambda: ["answer"])
@@ -141,9 +148,11 @@ class TrainConfig:
             )
         if self.max_steps is not None and self.max_steps < 1:
             raise UserError(f"max_steps must be at least 1 or null, got {self.max_steps}")
+        if self.also_conversations is not None and self.also_conversations < 1:
+            raise UserError(f"also_conversations must be at least 1 or null, got {self.also_conversations}")
         if not self.objectives:
             raise UserError("objectives is empty: give answer, reply, cloze or several")
-        for name in ("distractor_ramp", "untold_share"):
+        for name in ("distractor_ramp", "untold_share", "named_share"):
             if not 0.0 <= getattr(self, name) <= 1.0:
                 raise UserError(f"{name} must be in [0, 1], got {getattr(self, name)}")
         if not self.generate and "reply" in self.objectives:

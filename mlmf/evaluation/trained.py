@@ -24,11 +24,10 @@ def trained_conversations(checkpoint: str | Path, task: str) -> list[str] | None
     """
     found: dict[str, None] = {}
     for facts in training_stages(checkpoint):
-        if facts.get("task") == task:
-            ids = facts.get("conversation_ids")
-            if ids is None:
-                return None
-            found |= dict.fromkeys(map(str, ids))
+        ids = facts.get("conversation_ids")
+        if ids is None:
+            return None
+        found |= dict.fromkeys(ids.get(task, ()))
     return list(found)
 
 

@@ -99,7 +99,7 @@ def forget_row(
         row = replace(row, episodic=slots[None], episodic_mask=mask[None])
     if semantic is not None:
         lost = [i for i, n in enumerate(bank.nodes) if n.superseded_by is not None and gone(*n.superseded_by)]
-        row = semantic.settle(semantic.relink(bank, lost), row)
+        row = semantic.settle([semantic.relink(bank, lost)], [row])[0]
     something = bool(row.nodes[0]) or bool(row.working_mask.any()) or bool(row.episodic_mask.any())
     count = max(1, row.sessions[0] - len(known - _sessions(row))) if something else 0
     return replace(row, sessions=(count,))

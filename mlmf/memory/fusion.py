@@ -16,14 +16,20 @@ from mlmf.memory.host import HostAttention
 class MemoryBank:
     """What one forward pass reads: the three layers side by side, the same for every token it decodes.
 
-    ``states`` is ``(B, L, M, D)`` and ``mask`` ``(B, M)``; ``sizes`` says how many of the ``M`` slots are working,
-    episodic and semantic; ``bias`` ``(B, M)`` is added to the attention logits.
+    ``parts`` are states ``(B, L, m, D)``, which follow each other over the ``M`` slots: in parts, since most of them carry
+    no gradient and need none of its work. ``mask`` is ``(B, M)``; ``sizes`` says how many of the slots are working, episodic
+    and semantic; ``bias`` ``(B, M)`` is added to the attention logits.
     """
 
-    states: Tensor
+    parts: tuple[Tensor, ...]
     mask: Tensor
     bias: Tensor
     sizes: tuple[int, int, int]
+
+    @property
+    def states(self) -> Tensor:
+        """All slots, ``(B, L, M, D)``."""
+        return torch.cat(self.parts, 2)
 
     @property
     def present(self) -> Tensor:
@@ -79,7 +85,8 @@ class Fusion(nn.Module):
 
     def project(self, bank: MemoryBank, layer: int) -> ProjectedBank:
         """Keys and values of a bank for fusion layer ``layer`` of ``L``."""
-        key, value = (part.transpose(1, 2) for part in self.reads(bank.states[:, layer]))
+        reads = [self.reads(part[:, layer]) for part in bank.parts]
+        key, value = (torch.cat(read, 1).transpose(1, 2) for read in zip(*reads, strict=True))
         key_scale = key.float().norm(dim=-1).clamp_min(1e-12).reciprocal()
         filled, bias = bank.mask[:, None, None], bank.bias.float()[:, None, None]
         floor = torch.zeros_like(bias).masked_fill(~filled, MASKED)

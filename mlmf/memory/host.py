@@ -94,6 +94,8 @@ def host_attention(layer: nn.Module, lm: PreTrainedModel) -> HostAttention:
             norms = (copy.deepcopy(pair[0]), copy.deepcopy(pair[1]))  # type: ignore[assignment]
     norm = next((parts[name] for name in _NORMS if name in parts), None)
     norm = nn.LayerNorm(width) if norm is None else copy.deepcopy(norm)
+    # the projections that follow can take over any weight it might learn; frozen, most of a memory needs no gradient
+    norm.requires_grad_(False)
     q, k, v, o = linears
     return HostAttention(norm, q, k, v, o, heads, kv_heads, head_dim, *norms, scale)
 

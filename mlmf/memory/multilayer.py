@@ -130,31 +130,45 @@ class MultiLayerMemory(nn.Module):
         Who writes several sessions in a row joins the conversations once, at the end: joined after every session, all
         that was written before would be padded and copied each time.
         """
-        return [
-            self._write_row(session, feature, row) if session is not None and feature is not None else row
-            for session, feature, row in zip(sessions, features, rows, strict=True)
+        given = [
+            (i, session, feature.to(rows[i].working.device, rows[i].working.dtype))
+            for i, (session, feature) in enumerate(zip(sessions, features, strict=True))
+            if session is not None and feature is not None
         ]
+        if not given:
+            return list(rows)
+        # what takes a product is done for all conversations at once
+        sizes = [feature.n_tokens for _, _, feature in given]
+        keys = self.key_projection(torch.cat([feature.keys for _, _, feature in given])).split(sizes)
+        written, banks = [], []
+        for (i, session, feature), key in zip(given, keys, strict=True):
+            row, bank = self._write_row(session, feature, key, rows[i])
+            written.append(row)
+            banks.append(bank)
+        if self.semantic is not None:
+            written = self.semantic.settle(banks, written)
+        new = dict(zip((i for i, _, _ in given), written, strict=True))
+        return [new.get(i, row) for i, row in enumerate(rows)]
 
-    def _write_row(self, session: Session, features: SessionFeatures, row: MemoryState) -> MemoryState:
-        """One conversation: working, then episodic, then the semantic layer that reads the episodic one."""
-        config = self.config
-        dtype = row.working.dtype
-        features = features.to(row.working.device, dtype)
+    def _write_row(
+        self, session: Session, features: SessionFeatures, keys: Tensor, row: MemoryState
+    ) -> tuple[MemoryState, SemanticRow]:
+        """One conversation: working, then episodic, and the semantic bank, which is still to be settled."""
+        config, dtype = self.config, row.working.dtype
         # every layer is written from what the bank will hold, so that forgetting can write them again from it
         codes = from_stored(to_stored(features.codes, CODE_STEPS, row.values.dtype), CODE_STEPS, dtype)
-        keys = from_stored(to_stored(self.key_projection(features.keys), KEY_STEPS, row.keys.dtype), KEY_STEPS, dtype)
+        keys = from_stored(to_stored(keys, KEY_STEPS, row.keys.dtype), KEY_STEPS, dtype)
         if config.working:
             slots, mask = write_working(codes, config.k, config.c_w)
             row = replace(row, working=slots[None], working_mask=mask[None], latest=(session.index,))
         if self.episodic is not None:
             slots, mask = self.episodic(row.episodic[0], row.episodic_mask[0], codes, keys)
             row = replace(row, episodic=slots[None], episodic_mask=mask[None])
+        bank = SemanticRow.of(row)
         if self.semantic is not None:
             nodes = session_nodes(session, self.extract)
-            bank = SemanticRow.of(row)
             bank = self.semantic.append(bank, codes, keys, features.tokens, features.pieces, nodes)
-            row = self.semantic.settle(bank, row)
-        return replace(row, sessions=(row.sessions[0] + 1,))
+        return replace(row, sessions=(row.sessions[0] + 1,)), bank
 
     @torch.no_grad()
     def forget(

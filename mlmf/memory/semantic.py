@@ -7,6 +7,7 @@ who and what is near.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -163,27 +164,32 @@ class SemanticMemory(nn.Module):
                 nodes[i] = self.resolve(alone, row.pooled[members], [nodes[j] for j in members])[0]
         return replace(row, nodes=tuple(nodes))
 
-    def settle(self, row: SemanticRow, state: MemoryState) -> MemoryState:
-        """A bank put into a state of one conversation: salience by its episodic memory, ``Pi_Cs``, embeddings."""
-        written = state.episodic[0][state.episodic_mask[0]]
-        summary = written.mean(0) if len(written) else written.new_zeros(written.shape[-1])
-        row, salience = self.prune(row, self.score_salience(row.pooled, summary))
-        return replace(
-            state,
-            values=row.values[None],
-            keys=row.keys[None],
-            tokens=row.tokens[None],
-            owner=row.owner[None],
-            pooled=row.pooled[None],
-            embedding=self.embed(row)[None],
-            salience=salience[None],
-            nodes=(row.nodes,),
-        )
+    def settle(self, rows: Sequence[SemanticRow], states: Sequence[MemoryState]) -> list[MemoryState]:
+        """Banks put into the states of their conversations: salience by episodic memory, ``Pi_Cs``, embeddings."""
+        summaries = torch.stack([_mean_or_zero(state.episodic[0][state.episodic_mask[0]]) for state in states])
+        sizes = [len(row.nodes) for row in rows]
+        repeated = summaries.repeat_interleave(torch.tensor(sizes, device=summaries.device), 0)
+        scored = self.score_salience(torch.cat([row.pooled for row in rows]), repeated).split(sizes)
+        pruned, salience = zip(*map(self.prune, rows, scored), strict=True)
+        return [
+            replace(
+                state,
+                values=row.values[None],
+                keys=row.keys[None],
+                tokens=row.tokens[None],
+                owner=row.owner[None],
+                pooled=row.pooled[None],
+                embedding=embedding[None],
+                salience=salience[None],
+                nodes=(row.nodes,),
+            )
+            for state, row, salience, embedding in zip(states, pruned, salience, self.embed(pruned), strict=True)
+        ]
 
     def score_salience(self, pooled: Tensor, episodic: Tensor) -> Tensor:
-        """Learned salience of nodes ``(N, K)`` given the episodic summary ``(R,)``, ``(N,)``."""
+        """Learned salience of nodes ``(N, K)``, each given an episodic summary ``(N, R)``: ``(N,)``."""
         of_node, of_summary = self.salience.weight[0].split([pooled.shape[-1], episodic.shape[-1]])
-        return pooled @ of_node + F.rms_norm(episodic, episodic.shape) @ of_summary
+        return pooled @ of_node + F.rms_norm(episodic, episodic.shape[-1:]) @ of_summary
 
     def prune(self, row: SemanticRow, salience: Tensor) -> tuple[SemanticRow, Tensor]:
         """``Pi_Cs``: keep the turns first by salience, then by degree in the graph, then the newer; order stays.
@@ -209,16 +215,26 @@ class SemanticMemory(nn.Module):
         positions = sorted(kept)
         return row.take(positions), salience[positions]
 
-    def embed(self, row: SemanticRow) -> Tensor:
-        """``E``: rounds of mean-neighbour messages over the graph, ``(N, K)``, unit length."""
-        pairs = [(i, j) for i, j, _ in edges(row.nodes)]
-        if not pairs:
-            return row.pooled
-        one, other = torch.tensor(pairs, device=row.pooled.device).T
-        source, target = torch.cat([one, other]), torch.cat([other, one])
-        degree = torch.bincount(target, minlength=len(row.nodes)).clamp_min(1)[:, None].to(row.pooled.dtype)
-        embedding = row.pooled
-        for _ in range(self.steps):
-            received = torch.zeros_like(embedding).index_add(0, target, embedding[source]) / degree
-            embedding = F.normalize(embedding + self.message(received), dim=-1)
-        return embedding
+    def embed(self, rows: Sequence[SemanticRow]) -> list[Tensor]:
+        """``E``: rounds of mean-neighbour messages over the graph of each conversation, ``(N, K)``, unit length."""
+        embedding = torch.cat([row.pooled for row in rows])
+        sizes = [len(row.nodes) for row in rows]
+        starts = itertools.accumulate(sizes[:-1], initial=0)
+        pairs = [
+            (start + i, start + j) for start, row in zip(starts, rows, strict=True) for i, j, _ in edges(row.nodes)
+        ]
+        if pairs:
+            one, other = torch.tensor(pairs, device=embedding.device).T
+            source, target = torch.cat([one, other]), torch.cat([other, one])
+            degree = torch.bincount(target, minlength=len(embedding))[:, None]
+            share = degree.clamp_min(1).reciprocal().to(embedding.dtype)
+            for _ in range(self.steps):
+                received = torch.zeros_like(embedding).index_add(0, target, embedding[source]) * share
+                # a node without neighbours receives nothing, and stays as it is
+                embedding = F.normalize(embedding + self.message(received), dim=-1)
+        return list(embedding.split(sizes))
+
+
+def _mean_or_zero(slots: Tensor) -> Tensor:
+    """``(n, R)`` to ``(R,)``."""
+    return slots.mean(0) if len(slots) else slots.new_zeros(slots.shape[-1])

@@ -27,6 +27,7 @@ from mlmf.model import MLMFModel
 from mlmf.paths import cache_dir
 from mlmf.training.batching import Batch, Collator, Counts, Untold, epoch_order
 from mlmf.training.calibration import calibrate
+from mlmf.training.data import TrainingData
 from mlmf.training.examples import build_examples, target_ids, tokenise
 from mlmf.training.feature_cache import FeatureCache
 from mlmf.training.feature_memory import FeatureMemory
@@ -54,11 +55,10 @@ MAY_DIFFER = frozenset(
 class Trainer:
     """Trains a model on conversations and leaves ``final/`` in the output folder."""
 
-    def __init__(
-        self, config: TrainConfig, model: MLMFModel, conversations: Sequence[Conversation], config_yaml: str
-    ) -> None:
+    def __init__(self, config: TrainConfig, model: MLMFModel, data: TrainingData, config_yaml: str) -> None:
         """Prepare data, optimiser and processes; reads and caches the sessions that have no features yet."""
-        self.config = config
+        self.config, self.read_ids = config, data.ids
+        conversations = data.conversations
         set_seed(config.seed)
         self.accelerator = Accelerator(
             cpu=PartialState().device.type == "cpu",
@@ -312,7 +312,7 @@ class Trainer:
         return {
             **settings,
             # whoever scores the model refuses to do it on these, and on those of the stages before
-            "conversation_ids": [conversation.id for conversation in self.collator.conversations],
+            "conversation_ids": self.read_ids,
             "earlier_stages": self.earlier_stages,
             "examples": len(self.examples),
             "examples_fingerprint": self.examples_key,

@@ -14,19 +14,13 @@ from rich.console import Console
 from mlmf.base_model import base_is_here
 from mlmf.config.parse import dump_config
 from mlmf.config.training import TrainConfig
-from mlmf.data.tasks import load_task
-from mlmf.errors import UserError
 from mlmf.model import MLMFModel
+from mlmf.training.data import load_training_data
 from mlmf.training.loop import Trainer
 from mlmf.training.run_folder import RunFolder
 from mlmf.training.sizing import size_up, sizes_table
-from mlmf.types import Conversation
 
 logger = logging.getLogger(__name__)
-
-TRAINING_SPLIT = {"locco": "train", "msc": "valid"}
-"""What each task trains on unless told otherwise; tasks without splits are not listed."""
-
 
 SCORED_ON = {"locomo": "locomo", "recall": "recall"}
 """The evaluation task that goes with a training task; the others are scored on LOCCO."""
@@ -41,7 +35,7 @@ def run_training(config: TrainConfig) -> Path | None:
         folder.check(resume=resuming, overwrite=config.overwrite_output_dir)
         if config.resume_from_checkpoint not in (None, "latest"):
             folder.find(str(config.resume_from_checkpoint))
-    conversations = load_conversations(config)
+    data = load_training_data(config)
     # accelerate joins processes that have no GPU only where it is told that they have none
     on_cpu = parse_flag_from_env("ACCELERATE_USE_CPU") or not torch.accelerator.is_available()
     process = PartialState(cpu=on_cpu)
@@ -54,7 +48,7 @@ def run_training(config: TrainConfig) -> Path | None:
     if not process.is_main_process:
         logging.getLogger("mlmf").setLevel(logging.WARNING)
     if config.dry_run and config.init_from is None and not base_is_here(config.model.base_model):
-        sizes = size_up(config, conversations, process.num_processes)
+        sizes = size_up(config, data.conversations, process.num_processes)
         if process.is_main_process:
             Console().print(sizes_table(config.model.base_model, sizes))
         return None
@@ -63,14 +57,14 @@ def run_training(config: TrainConfig) -> Path | None:
         model.config.recall_nodes, model.config.recall_tokens = config.model.recall_nodes, config.model.recall_tokens
     else:
         model = MLMFModel.from_base(config.model.base_model, config.model, device=device)
-    trainer = Trainer(config, model, conversations, dump_config(config))
+    trainer = Trainer(config, model, data, dump_config(config))
     counts = (
         sum(p.numel() for p in model.parameters() if p.requires_grad),
         sum(p.numel() for p in model.parameters()),
     )
     logger.info(
         "%s: %d conversations, %d examples, %d steps (%d an epoch); %.1f M of %.1f M parameters trained on %s",
-        config.task, len(conversations), len(trainer.examples), trainer.total_steps, trainer.steps_per_epoch,
+        config.task, len(data.conversations), len(trainer.examples), trainer.total_steps, trainer.steps_per_epoch,
         counts[0] / 1e6, counts[1] / 1e6, trainer.accelerator.device,
     )  # fmt: skip
     if config.dry_run:
@@ -81,37 +75,8 @@ def run_training(config: TrainConfig) -> Path | None:
     if trainer.accelerator.is_main_process:
         logger.info("model: %s", final)
         # a model is not scored on what it was trained on
-        data = "jsonl --data_file OTHERS.jsonl" if config.task == "jsonl" else SCORED_ON.get(config.task, "locco")
+        scored = "jsonl --data_file OTHERS.jsonl" if config.task == "jsonl" else SCORED_ON.get(config.task, "locco")
         if config.task == "locomo":
-            data += " --conversations OTHERS"
-        logger.info("score it: python evaluate.py --system mlmf --checkpoint %s --task %s", final, data)
+            scored += " --conversations OTHERS"
+        logger.info("score it: python evaluate.py --system mlmf --checkpoint %s --task %s", final, scored)
     return final
-
-
-def training_split(config: TrainConfig) -> str | None:
-    """The split of its task that ``config`` trains on; none where the data is a file or has no splits."""
-    if config.split is None and config.data_file is None and config.probes is None:
-        return TRAINING_SPLIT.get(config.task)
-    return config.split
-
-
-def load_conversations(config: TrainConfig) -> tuple[Conversation, ...]:
-    """The conversations that ``config`` trains on.
-
-    Raises:
-        UserError: unknown task or conversation, unreadable file, nothing left.
-    """
-    data = load_task(
-        config.task,
-        data_file=config.data_file,
-        probes=config.probes,
-        split=training_split(config),
-        allow_unknown_data=config.allow_unknown_data,
-    )
-    if config.conversations is None:
-        return data.conversations
-    known = {conversation.id: conversation for conversation in data.conversations}
-    missing = [name for name in config.conversations if name not in known]
-    if missing:
-        raise UserError(f"{data.source} has no conversation {missing[0]!r}. It has: {', '.join(known)}")
-    return tuple(known[name] for name in config.conversations)

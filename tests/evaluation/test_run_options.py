@@ -94,7 +94,9 @@ def trained_checkpoint(checkpoint: Path, folder: Path, **facts: Any) -> Path:
 def test_a_checkpoint_is_not_scored_on_what_it_was_trained_on(
     data_file: Path, tmp_path: Path, checkpoint: Path, spy: SpySystem
 ) -> None:
-    saved = str(trained_checkpoint(checkpoint, tmp_path / "saved", task="jsonl", conversation_ids=["anna", "carl"]))
+    saved = str(
+        trained_checkpoint(checkpoint, tmp_path / "saved", task="jsonl", conversation_ids={"jsonl": ["anna", "carl"]})
+    )
     settings = {"system": "mlmf", "checkpoint": saved}
     with pytest.raises(
         UserError, match=r"was trained on anna of task jsonl.*--conversations ben\), or pass --allow_trained"
@@ -109,14 +111,16 @@ def test_a_checkpoint_is_not_scored_on_what_it_was_trained_on(
     # what an earlier stage read counts too
     stages = {
         "task": "locco",
-        "conversation_ids": ["4"],
-        "earlier_stages": [{"task": "jsonl", "conversation_ids": ["ben"]}],
+        "conversation_ids": {"locco": ["4"]},
+        "earlier_stages": [{"task": "msc", "conversation_ids": {"msc": [], "jsonl": ["ben"]}}],
     }
     staged = str(trained_checkpoint(checkpoint, tmp_path / "staged", **stages))
     with pytest.raises(UserError, match="was trained on ben of task jsonl"):
         run_evaluation(config(data_file, tmp_path, system="mlmf", checkpoint=staged))
     # the same ids in another task are other conversations, and a base model was trained on none
-    other = str(trained_checkpoint(checkpoint, tmp_path / "other", task="locomo", conversation_ids=["anna"]))
+    other = str(
+        trained_checkpoint(checkpoint, tmp_path / "other", task="locomo", conversation_ids={"locomo": ["anna"]})
+    )
     assert run_evaluation(config(data_file, tmp_path, system="mlmf", checkpoint=other, overwrite=True)).exit_code == 0
     assert run_evaluation(config(data_file, tmp_path, system="no_memory")).results[0]["trained_on"] is None
 

@@ -24,7 +24,8 @@ def host(heads: int, kv_heads: int, *, bias: bool = False, scale: float = HEAD_D
 
 def bank(mask: list[list[int]]) -> MemoryBank:
     shape = (len(mask), 2, sum(SIZES))
-    return MemoryBank(torch.randn(*shape, WIDTH), torch.tensor(mask).bool(), torch.randn(shape[0], shape[2]), SIZES)
+    parts = torch.randn(*shape, WIDTH).split(SIZES, 2)
+    return MemoryBank(parts, torch.tensor(mask).bool(), torch.randn(shape[0], shape[2]), SIZES)
 
 
 def columns(head: int) -> slice:
@@ -118,7 +119,7 @@ def test_masked_slots_change_nothing() -> None:
     memory, h = bank([[1, 0, 1, 1, 0, 1, 1, 0, 0]]), torch.randn(1, 3, WIDTH)
     states = memory.states.clone()
     states[:, :, ~memory.mask[0]] = 1000 * torch.randn(1, 2, 4, WIDTH)
-    other = MemoryBank(states, memory.mask, memory.bias, SIZES)
+    other = MemoryBank((states,), memory.mask, memory.bias, SIZES)
     one, two = (fusion(h, fusion.project(m, 0))[0] for m in (memory, other))
     torch.testing.assert_close(one, two, rtol=0, atol=1e-6)
 

@@ -255,12 +255,12 @@ def test_prune_within_capacity_changes_nothing() -> None:
 
 def test_salience_reads_the_episodic_summary_and_learns() -> None:
     memory = make()
-    pooled, summary = torch.randn(4, KEY), torch.randn(CODE)
+    pooled, summary = torch.randn(4, KEY), torch.randn(4, CODE)
     assert not memory.score_salience(pooled, summary).any()
     torch.nn.init.normal_(memory.salience.weight)
     one, other = memory.score_salience(pooled, summary), memory.score_salience(pooled, -summary)
     assert one.shape == (4,) and not torch.allclose(one, other)
-    assert torch.isfinite(memory.score_salience(pooled, torch.zeros(CODE))).all()
+    assert torch.isfinite(memory.score_salience(pooled, torch.zeros(4, CODE))).all()
 
 
 def test_embed_is_two_rounds_of_mean_neighbour_messages() -> None:
@@ -277,13 +277,13 @@ def test_embed_is_two_rounds_of_mean_neighbour_messages() -> None:
         received = np.stack([expected[near[i]].mean(0) for i in range(4)])
         expected = expected + received @ weight.T
         expected = expected / np.linalg.norm(expected, axis=1, keepdims=True)
-    np.testing.assert_allclose(memory.embed(row).detach().numpy(), expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(memory.embed([row])[0].detach().numpy(), expected, rtol=1e-4, atol=1e-5)
 
 
 def test_embed_without_edges_or_messages_is_the_pooled_key() -> None:
     memory = make()
     row = memory.append(empty_row(), *piece([0, 0]), some_nodes(0, 0))
-    assert torch.equal(memory.embed(row), row.pooled)
+    assert torch.equal(memory.embed([row])[0], row.pooled)
     row = memory.append(row, *piece([0, 1]), some_nodes(1, 1))
     torch.nn.init.zeros_(memory.message.weight)
-    torch.testing.assert_close(memory.embed(row), row.pooled)
+    torch.testing.assert_close(memory.embed([row])[0], row.pooled)

@@ -17,6 +17,7 @@ from mlmf.config.training import TrainConfig
 from mlmf.errors import UserError
 from mlmf.memory.state import MemoryState
 from mlmf.model import MLMFModel
+from mlmf.training.data import TrainingData
 from mlmf.training.loop import Trainer
 from mlmf.types import Conversation, Query
 
@@ -30,9 +31,13 @@ def trainer(
     """``trainer(**settings)``: a trainer of a fresh model; ``model`` holds settings of the memory."""
 
     def make(*, model: dict[str, Any] | None = None, **settings: object) -> Trainer:
-        return Trainer(make_config(**settings), make_model(**(model or {})), conversations, "task: jsonl\n")
+        return Trainer(make_config(**settings), make_model(**(model or {})), read(conversations), "task: jsonl\n")
 
     return make
+
+
+def read(conversations: Sequence[Conversation]) -> TrainingData:
+    return TrainingData(tuple(conversations), {"jsonl": [conversation.id for conversation in conversations]})
 
 
 def metrics(folder: str | Path) -> list[dict[str, float]]:
@@ -195,7 +200,7 @@ def test_a_lost_cache_does_not_stop_a_resume(
     trainer(max_steps=2, save_steps=1).train()
     made = trainer(max_steps=2, resume_from_checkpoint="latest")
     monkeypatch.setenv("MLMF_CACHE", str(tmp_path / "elsewhere"))
-    fresh = Trainer(made.config, made.model, made.collator.conversations, "")
+    fresh = Trainer(made.config, made.model, read(made.collator.conversations), "")
     fresh.train()
     assert [step for step, _, _ in losses(tmp_path / "run")] == [1, 2]
 
@@ -239,7 +244,7 @@ def test_nothing_to_train_on(
 ) -> None:
     silent = [replace(conversation, questions=()) for conversation in conversations]
     with pytest.raises(UserError, match="nothing to train on"):
-        Trainer(make_config(), make_model(), silent, "")
+        Trainer(make_config(), make_model(), read(silent), "")
 
 
 def test_gradient_checkpointing_changes_no_loss(trainer: Callable[..., Trainer], tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from mlmf.config.model import LoraSettings, MLMFConfig
 from mlmf.config.training import TrainConfig
 from mlmf.data.jsonl import load_jsonl
 from mlmf.errors import UserError
-from mlmf.training.run import load_conversations, run_training
+from mlmf.training.run import run_training
 
 ROOT = Path(__file__).parents[2]
 MakeConfig = Callable[..., TrainConfig]
@@ -33,7 +33,7 @@ def test_from_a_file_of_conversations_to_a_checkpoint(
     facts = checkpoint.read_metadata(final)["training"]
     assert (facts["task"], facts["examples"], facts["total_steps"]) == ("jsonl", 10, 2)
     # evaluate.py refuses to score it on these
-    assert facts["conversation_ids"] == [conversation.id for conversation in load_jsonl(data_file)]
+    assert facts["conversation_ids"] == {"jsonl": [conversation.id for conversation in load_jsonl(data_file)]}
     again = make_config(data_file=str(data_file), init_from=str(final), max_steps=1, output_dir=str(tmp_path / "more"))
     assert run_training(again) == tmp_path / "more" / "final"
     first, second = checkpoint.training_stages(tmp_path / "more" / "final")
@@ -53,13 +53,6 @@ def test_a_full_folder_is_refused_before_anything_slow(make_config: MakeConfig, 
         run_training(make_config(data_file="never read", model=MLMFConfig(base_model="never loaded")))
 
 
-def test_conversations_are_chosen_by_id(make_config: MakeConfig, data_file: Path) -> None:
-    chosen = load_conversations(make_config(data_file=str(data_file), conversations=["carl"]))
-    assert [conversation.id for conversation in chosen] == ["carl"]
-    with pytest.raises(UserError, match=r"no conversation 'dora'. It has: anna, carl"):
-        load_conversations(make_config(data_file=str(data_file), conversations=["dora"]))
-
-
 def test_a_file_that_is_not_there_is_named(make_config: MakeConfig, tiny: MLMFConfig) -> None:
     with pytest.raises(UserError, match=r"nowhere\.jsonl"):
         run_training(make_config(data_file="nowhere.jsonl", model=tiny))
@@ -73,12 +66,6 @@ def test_a_dry_run_without_the_base_model_plans_the_run(
     printed = capsys.readouterr().out
     assert "4,022,468,096" in printed and "memory: optimiser" in printed
     assert not Path(config.output_dir).exists()
-
-
-def test_locco_trains_on_its_training_users_only(make_config: MakeConfig) -> None:
-    train = {c.id for c in load_conversations(make_config(task="locco"))}
-    test = {c.id for c in load_conversations(make_config(task="locco", split="test"))}
-    assert train and test and not train & test
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,100 @@
+"""Conversations told of people with names: roles such as ``User`` get one, and their questions ask about that person.
+
+Most dialogues for training call their speakers by role, and their questions are the user's own: "Where did I hear the
+band?". Conversations between people with names are asked about as in "Where did Anna hear the band?".
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from mlmf.types import Conversation, Question, Session, Turn
+
+ROLES = frozenset(("user", "me", "speaker 1", "speaker 2"))
+"""Speakers that get a name; an assistant stays what it is."""
+NAMES = (
+    ("Adam", "he"), ("Alice", "she"), ("Andrew", "he"), ("Anita", "she"), ("Ben", "he"), ("Carla", "she"), ("Chris", "he"),
+    ("Clara", "she"), ("David", "he"), ("Diana", "she"), ("Edward", "he"), ("Elena", "she"), ("Felix", "he"), ("Fiona", "she"),
+    ("George", "he"), ("Grace", "she"), ("Henry", "he"), ("Irene", "she"), ("Jason", "he"), ("Julia", "she"), ("Kevin", "he"),
+    ("Laura", "she"), ("Marcus", "he"), ("Nina", "she"), ("Oscar", "he"), ("Paula", "she"), ("Peter", "he"), ("Rita", "she"),
+    ("Simon", "he"), ("Sonia", "she"), ("Thomas", "he"), ("Vera", "she"), ("Victor", "he"), ("Wendy", "she"),
+)  # fmt: skip
+
+_PRONOUNS = {"he": ("he", "him", "his", "his"), "she": ("she", "her", "her", "hers")}
+_SELF = re.compile(r"\b(am I|do I|have I|I am|I'm|I have|I've|I do|I|me|my|mine|myself)\b", re.IGNORECASE)
+
+
+def with_names(conversation: Conversation, seed: int) -> Conversation | None:
+    """A copy in which speakers of :data:`ROLES` have names, drawn by the seed and the conversation's id.
+
+    Args:
+        conversation: stays as it is. The copy keeps its ids.
+        seed: of the names.
+
+    Returns:
+        ``None`` where no speaker is a role.
+    """
+    spoken = dict.fromkeys(turn.speaker for turn in conversation.turns)
+    roles = [speaker for speaker in spoken if speaker.lower() in ROLES]
+    if not roles:
+        return None
+    said = " ".join(turn.text for turn in conversation.turns)
+    free = [(name, pronoun) for name, pronoun in NAMES if not re.search(rf"\b{name}\b", said)]
+    drawn = random.Random(f"names {seed} {conversation.id}").sample(free, len(roles))
+    named = dict(zip(roles, drawn, strict=True))
+    speakers = {role: name for role, (name, _) in named.items()}
+
+    def rename(turn: Turn) -> Turn:
+        return replace(turn, speaker=speakers.get(turn.speaker, turn.speaker))
+
+    def retell(question: Question) -> Question:
+        # only one speaker can be "I"
+        name, pronoun = drawn[0]
+        answer = None if question.answer is None else third_person(question.answer, pronoun, pronoun)
+        return replace(question, text=third_person(question.text, name, pronoun), answer=answer)
+
+    sessions: Sequence[Session] = [
+        replace(session, turns=tuple(map(rename, session.turns))) for session in conversation.sessions
+    ]
+    return replace(
+        conversation,
+        sessions=tuple(sessions),
+        questions=tuple(map(retell, conversation.questions)) if len(roles) == 1 else (),
+        speakers=tuple(speakers.get(speaker, speaker) for speaker in conversation.speakers),
+    )
+
+
+def third_person(text: str, name: str, pronoun: str) -> str:
+    """What somebody says of themselves, said of them: ``name`` the first time, a pronoun after that.
+
+    >>> third_person("Where did I hear the band that my sister and I like?", "Anna", "she")
+    'Where did Anna hear the band that her sister and she like?'
+    """
+    subject, object_, possessive, own = _PRONOUNS[pronoun]
+    forms = {
+        "i": subject, "me": object_, "my": possessive, "mine": own, "myself": f"{object_}self" if pronoun == "she" else "himself",
+        "am i": f"is {subject}", "do i": f"does {subject}", "have i": f"has {subject}", "i am": f"{subject} is",
+        "i'm": f"{subject} is", "i have": f"{subject} has", "i've": f"{subject} has", "i do": f"{subject} does",
+    }  # fmt: skip
+    named = {
+        **dict.fromkeys(("i", "me"), name), "my": f"{name}'s", "mine": f"{name}'s", "myself": name,
+        "am i": f"is {name}", "do i": f"does {name}", "have i": f"has {name}", "i am": f"{name} is",
+        "i'm": f"{name} is", "i have": f"{name} has", "i've": f"{name} has", "i do": f"{name} does",
+    }  # fmt: skip
+    told = _SELF.sub(_in_turn(named if name != pronoun else forms, forms), text)
+    return told[:1].upper() + told[1:] if text[:1].isupper() else told
+
+
+def _in_turn(first: dict[str, str], then: dict[str, str]) -> Callable[[re.Match[str]], str]:
+    """What each match is replaced by: from ``first`` once, from ``then`` ever after."""
+    seen = False
+
+    def say(match: re.Match[str]) -> str:
+        nonlocal seen
+        forms, seen = (then if seen else first), True
+        return forms[match[0].lower()]
+
+    return say
