@@ -203,7 +203,7 @@ class Trainer:
         rows = [
             [
                 *counts, counts.labels * one.gen, counts.examples * one.ret, counts.evidence * one.evi,
-                counts.tokens * one.hinge, one.sought, one.found, one.total.item(), one.spread, *one.gates,
+                counts.tokens * one.hinge, one.sought, one.found, one.total.item(), one.spread, one.nodes, *one.gates,
             ]
             for one, counts in parts
         ]  # fmt: skip
@@ -212,10 +212,10 @@ class Trainer:
             sums, "sum"
         ).tolist()
         count = len(parts) * self.accelerator.num_processes
-        total, spread, *gates = (value / count for value in others)
+        total, spread, nodes, *gates = (value / count for value in others)
         return Losses(
             torch.tensor(total), gen / labels, ret / examples, evi / max(1.0, known), hinge / tokens,
-            round(sought), round(found), gates, spread,
+            round(sought), round(found), gates, spread, nodes,
         )  # fmt: skip
 
     def train(self) -> Path:
@@ -281,23 +281,25 @@ class Trainer:
         rate = self.optimiser.param_groups[0]["lr"]
         opened = self.model.memory.openings()
         tokens_per_s *= self.accelerator.num_processes
+        # trackers show a chart group for each prefix
         record = {
-            "step": step, "train/loss_gen": mean("gen"), "train/loss_ret": mean("ret"), "train/loss_evi": mean("evi"),
-            "train/found": found, "train/hinge": mean("hinge"),
-            "gate/working": gates[0], "gate/episodic": gates[1], "gate/semantic": gates[2],
-            "gate/opening": sum(map(abs, opened)) / len(opened), "memory/spread": mean("spread"),
-            "train/learning_rate": rate, "perf/tokens_per_s": tokens_per_s,
+            "step": step, "loss/total": float(mean("total")), "loss/gen": mean("gen"), "loss/ret": mean("ret"),
+            "loss/evi": mean("evi"), "loss/hinge": mean("hinge"),
+            "gates/working": gates[0], "gates/episodic": gates[1], "gates/semantic": gates[2],
+            "gates/opening": sum(map(abs, opened)) / len(opened), "gates/beta": self.model.memory.sharpness(),
+            "nodes/count": mean("nodes"), "nodes/found": found, "nodes/spread": mean("spread"),
+            "optimiser/learning_rate": rate, "perf/tokens_per_s": tokens_per_s,
         }  # fmt: skip
         if not self.accelerator.is_main_process:
             return
         with self.folder.metrics.open("a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
-        self.accelerator.log({k: v for k, v in record.items() if k != "step"}, step=step)
+        self.accelerator.log({k: v for k, v in record.items() if k != "step" and v is not None}, step=step)
         logger.info(
             "step %d/%d | loss %.3f (gen %.3f ret %.4f evi %.2f) | found %.2f | gates w %.2f e %.2f s %.2f open %.2f | lr %.1e "
             "| %.0f tok/s | %s left",
-            step, self.total_steps, float(mean("total")), mean("gen"), mean("ret"), mean("evi"), found, *gates,
-            record["gate/opening"], rate, tokens_per_s, _minutes(left_s),
+            step, self.total_steps, record["loss/total"], mean("gen"), mean("ret"), mean("evi"), found, *gates,
+            record["gates/opening"], rate, tokens_per_s, _minutes(left_s),
         )  # fmt: skip
 
     def _save(self, step: int) -> None:
