@@ -42,7 +42,8 @@ def train_variants(config: EvalConfig, train: Callable[[TrainConfig], object]) -
     stages = [_stage(file, first=not number) for number, file in enumerate(config.ablation_training)]
     home = Path(config.output_dir) / "training"
     for seed in config.seeds:
-        for variant, switches in TABLES[config.ablations].items():
+        for variant, switched in TABLES[config.ablations].items():
+            switches: dict[str, Any] = dict(switched)
             previous = None
             for number, stage in enumerate(stages):
                 folder = home / variant / f"seed_{seed}" / f"stage_{number}"

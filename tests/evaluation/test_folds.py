@@ -44,7 +44,7 @@ def trained(people: Path, checkpoint: Path, tmp_path: Path) -> str:
     for number, fold in enumerate(k_folds(NAMES, 2)):
         shutil.copytree(checkpoint, tmp_path / f"fold_{number}")
         path = tmp_path / f"fold_{number}" / "config.json"
-        facts = {"task": "jsonl", "conversation_ids": list(fold.train)}
+        facts = {"task": "jsonl", "conversation_ids": {"jsonl": list(fold.train)}}
         path.write_text(json.dumps(json.loads(path.read_text()) | {"training": facts}))
     return str(tmp_path / "fold_{fold}")
 
