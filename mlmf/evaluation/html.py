@@ -6,22 +6,23 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from mlmf.evaluation.compare import Comparisons
 from mlmf.evaluation.plots import Answers, Plots, embedded_svg
-from mlmf.evaluation.report import first_line, tables, warnings
+from mlmf.evaluation.report import Captioned, first_line, tables, warnings
 from mlmf.evaluation.tables import Results
 
 TEMPLATES = Path(__file__).parent / "templates"
+FOLDED_FROM = 20
+"""Longer tables, such as those of every two of many systems, are shown on demand."""
 
 
-def html_report(
-    results: Sequence[Results], answers: Answers, comparisons: Sequence[Mapping[str, Any]], plots: Plots
-) -> str:
+def html_report(results: Sequence[Results], answers: Answers, comparisons: Comparisons, plots: Plots) -> str:
     """The text of ``report.html``.
 
     Args:
         results: contents of results files, at least one.
         answers: by task and system, as :func:`mlmf.evaluation.folder.read_answers` gives them.
-        comparisons: as :func:`mlmf.evaluation.compare.compare_runs` gives them.
+        comparisons: the paired tests between them.
         plots: as :func:`mlmf.evaluation.plots.draw_plots` gives them.
     """
     from jinja2 import Environment, FileSystemLoader
@@ -32,10 +33,30 @@ def html_report(
     return environment.get_template("report.html").render(
         heading=first_line(results).removeprefix("# "),
         warnings=warnings(results),
-        tables=tables(results, comparisons),
+        tables=[_table(table) for table in tables(results, comparisons)],
+        folded_from=FOLDED_FROM,
         plots=[(name.replace("-", ", "), embedded_svg(name, figure)) for name, figure in plots.items()],
         data=browser_data(answers),
     )
+
+
+def _table(table: Captioned) -> dict[str, Any]:
+    """A table for the template, with which of its columns hold words."""
+    from markupsafe import Markup
+
+    header, rows = table.grid
+    words = [not any(_is_number(row[column]) for row in rows) for column in range(len(header))]
+    return {
+        "title": table.title,
+        "note": table.note,
+        "header": header,
+        "rows": rows,
+        "kinds": [Markup(' class="text"') if column else "" for column in words],
+    }
+
+
+def _is_number(cell: str) -> bool:
+    return cell[:1].isdigit() or cell[:1] in ("-", "+", "<")
 
 
 def browser_data(answers: Answers) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from textwrap import fill, shorten
 from typing import Any
 
@@ -12,19 +13,25 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from mlmf.config.variants import variant_of
 from mlmf.data.locco import LOCCO_SHA256, PROBE_SHA256
 from mlmf.data.locomo import LOCOMO_SHA256
+from mlmf.evaluation.ablation_table import COMPARED as ABLATED
+from mlmf.evaluation.ablation_table import ablation_grid, short_ablation_grid
+from mlmf.evaluation.compare import Comparisons
+from mlmf.evaluation.cost_tables import cost_grid, ratio_grid
+from mlmf.evaluation.evidence_tables import category_evidence_grid, evidence_grid
 from mlmf.evaluation.metrics import main_metric
 from mlmf.evaluation.tables import (
     Grid,
     Results,
     category_grid,
     comparison_grid,
-    evidence_grid,
     main_grid,
     markdown_grid,
     metric_grid,
     number,
+    percent,
     retention_grid,
     seed_grid,
     short_comparison_grid,
@@ -38,10 +45,22 @@ SHOWN_LINES = 3
 SHOWN_CHARACTERS = 160
 HEADER_CHARACTERS = 10
 COMPARED = (
-    "paired comparison on the same questions, second minus first (interval and first p-value by bootstrap over "
-    "conversations; t-test over questions, which it takes for independent; corrected over the pairs by Holm)"
+    "second minus first on the same questions; interval and first p-value by bootstrap over conversations; t-test over "
+    "questions, which it takes for independent; corrected over the pairs by Holm"
 )
 _PUBLISHED = {*LOCCO_SHA256.values(), LOCOMO_SHA256}
+
+
+@dataclass(frozen=True, slots=True)
+class Captioned:
+    """A table of a report."""
+
+    title: str
+    grid: Grid
+    note: str = ""
+    """What a reader must know to read it."""
+
+
 Answers = Mapping[tuple[str, str], Sequence[Mapping[str, Any]]]
 
 
@@ -84,6 +103,13 @@ def warnings(results: Sequence[Results]) -> list[str]:
                     f"{entry['system']} on {entry['task']}, {name} key: the LLM judge gave no verdict on "
                     f"{verdicts['failed']:,} of {verdicts['n'] + verdicts['failed']:,} answers; J leaves them out."
                 )
+        cut = entry["usage"]["cut"]
+        if cut["questions"]:
+            lines.append(
+                f"{entry['system']} on {entry['task']}: {cut['questions']:,} of {n['answers'] - n['failed']:,} questions "
+                f"were asked without the oldest turns, for which the model's window has no room: {cut['turns']:,.0f} turns "
+                f"on average, {percent(cut['share'])} of the history."
+            )
         if entry["trained_on"] and entry["trained_on"]["scored"]:
             lines.append(
                 f"{entry['system']} on {entry['task']}: its checkpoint was trained on "
@@ -100,7 +126,8 @@ def _unpinned(entry: Results) -> list[str]:
     lines = []
     if data["sha256"] not in _PUBLISHED:
         lines.append(
-            f"Unpinned data: {data['source']} (sha256 {data['sha256'][:12]}) is not a published benchmark file."
+            f"Unpinned data: {data['source']} (sha256 {data['sha256'][:12]}) is none of the published files that "
+            "this version knows."
         )
     if data["probes_source"] and data["probes_sha256"] not in PROBE_SHA256.values():
         lines.append(
@@ -110,21 +137,21 @@ def _unpinned(entry: Results) -> list[str]:
     return lines
 
 
-def markdown_report(
-    results: Sequence[Results], answers: Answers, comparisons: Sequence[Mapping[str, Any]], seed: int
-) -> str:
+def markdown_report(results: Sequence[Results], answers: Answers, comparisons: Comparisons, seed: int) -> str:
     """The text of ``report.md``.
 
     Args:
         results: contents of results files, at least one.
         answers: by task and system, as :func:`mlmf.evaluation.folder.read_answers` gives them.
-        comparisons: as :func:`mlmf.evaluation.compare.compare_runs` gives them.
+        comparisons: the paired tests between them.
         seed: picks the sample questions; every system shows the same ones.
     """
     parts = [first_line(results), *(f"**Warning.** {warning}" for warning in warnings(results))]
     for task, entries in _by_task(results).items():
         parts.append(f"## {task}")
-        parts += [f"{caption}:\n\n{markdown_grid(grid)}" for caption, grid in tables(entries, comparisons)]
+        for table in tables(entries, comparisons):
+            note = f" ({table.note})" if table.note else ""
+            parts.append(f"{table.title}{note}:\n\n{markdown_grid(table.grid)}")
         parts.append(_notes(entries))
         for entry in entries:
             shown = _shown(answers[task, entry["system"]], seed)
@@ -133,28 +160,47 @@ def markdown_report(
     return "\n\n".join(parts) + "\n"
 
 
-def tables(results: Sequence[Results], comparisons: Sequence[Mapping[str, Any]]) -> list[tuple[str, Grid]]:
-    """Every table of a report with its caption, task by task and key by key."""
-    found: list[tuple[str, Grid]] = []
+def tables(results: Sequence[Results], comparisons: Comparisons) -> list[Captioned]:
+    """Every table of a report with its caption, task by task and key by key; what answers cost does not depend on a key."""
+    found: list[Captioned] = []
     for task, entries in _by_task(results).items():
         for key, members in _by_key(entries).items():
-            found.append((title(members[0], key), main_grid(members, key)))
+            name = _named(task, key)
+            found.append(Captioned(title(members[0], key), main_grid(members, key)))
             if members[0]["keys"][key]["scores"]["categories"]:
-                found.append((f"{task}: F1 by category", category_grid(members, key)))
-            found.append((f"{task}: every metric over the answerable questions", metric_grid(members, key)))
-            found.append((f"{task}: evidence", evidence_grid(members, key)))
+                found.append(Captioned(f"{name}: F1 by category", category_grid(members, key)))
+            found.append(Captioned(f"{name}: every metric over the answerable questions", metric_grid(members, key)))
+            found.append(Captioned(f"{name}: evidence", evidence_grid(members, key)))
+            found.append(Captioned(f"{name}: sessions of the evidence", evidence_grid(members, key, "sessions")))
+            by_category = category_evidence_grid(members, key)
+            if by_category[1]:
+                found.append(Captioned(f"{name}: evidence by category", by_category))
             streamed = [entry for entry in members if entry["keys"][key]["retention"]]
             if streamed:
-                found.append((f"{task}: retention, share of consistent answers", retention_grid(streamed, key)))
+                found.append(
+                    Captioned(f"{name}: retention, share of consistent answers", retention_grid(streamed, key))
+                )
             judged = [entry for entry in streamed if entry["keys"][key]["retention"]["J"]]
             if judged:
-                found.append((f"{task}: retention, share judged correct (J)", retention_grid(judged, key, "J")))
-            found += [(f"{task}: A[t, p] of {entry['system']}", triangle_grid(entry, key)) for entry in streamed]
+                found.append(
+                    Captioned(f"{name}: retention, share judged correct (J)", retention_grid(judged, key, "J"))
+                )
+            found += [
+                Captioned(f"{name}: A[t, p] of {entry['system']}", triangle_grid(entry, key)) for entry in streamed
+            ]
             if any(len(entry["seeds"]) > 1 for entry in members):
-                found.append((f"{task}: mean ± standard deviation over seeds", seed_grid(members, key)))
-            compared = [one for one in comparisons if (one["task"], one["key"]) == (task, key)]
+                found.append(Captioned(f"{name}: mean ± standard deviation over seeds", seed_grid(members, key)))
+            if any(variant_of(entry["system"]) for entry in members):
+                grid = ablation_grid(members, comparisons.ablations, key)
+                found.append(Captioned(f"{name}: ablations", grid, ABLATED))
+            compared = [one for one in comparisons.pairs if (one["task"], one["key"]) == (task, key)]
             if compared:
-                found.append((f"{task}: {COMPARED}", comparison_grid(compared)))
+                grid = comparison_grid(compared, with_task=False)
+                found.append(Captioned(f"{name}: paired comparisons", grid, COMPARED))
+        found.append(Captioned(f"{task}: cost per question", cost_grid(entries)))
+        ratios = ratio_grid(entries)
+        if len(ratios[1]) > 1:
+            found.append(Captioned(f"{task}: cost as a multiple of full_context's", ratios, "of the same run"))
     return found
 
 
@@ -163,28 +209,36 @@ def comparison_report(comparisons: Sequence[Mapping[str, Any]]) -> Group:
     tables = []
     for task, key in dict.fromkeys((one["task"], one["key"]) for one in comparisons):
         members = [one for one in comparisons if (one["task"], one["key"]) == (task, key)]
-        name = task if key == "raw" else f"{task}, {key} key"
-        tables.append(_rich(short_comparison_grid(members), f"{name}: second minus first, F1 of answerable questions"))
+        caption = f"{_named(task, key)}: second minus first, F1 of answerable questions"
+        tables.append(_rich(short_comparison_grid(members), caption))
     return Group(*tables)
 
 
-def terminal_report(results: Sequence[Results], comparisons: Sequence[Mapping[str, Any]]) -> Group:
+def terminal_report(results: Sequence[Results], comparisons: Comparisons) -> Group:
     """The same tables for a terminal, without the samples."""
     limited = any(entry["is_limited"] for entry in results)
     parts: list[Table | Text] = [Text(first_line(results), style="bold yellow")] if limited else []
     parts += [Text(f"Warning: {warning}", style="yellow") for warning in warnings(results)]
     for task, entries in _by_task(results).items():
         for key, members in _by_key(entries).items():
+            name = _named(task, key)
             parts.append(_rich(short_grid(members, key), title(members[0], key)))
             if members[0]["keys"][key]["scores"]["categories"]:
-                parts.append(_rich(category_grid(members, key), f"{task}, F1 by category"))
+                parts.append(_rich(category_grid(members, key), f"{name}: F1 by category"))
             streamed = [entry for entry in members if entry["keys"][key]["retention"]]
             if streamed:
-                parts.append(_rich(retention_grid(streamed, key), f"{task}, retention (consistent answers)"))
+                parts.append(_rich(retention_grid(streamed, key), f"{name}: retention (consistent answers)"))
             several = [entry for entry in members if len(entry["seeds"]) > 1]
             if several:
-                parts.append(_rich(seed_grid(several, key), f"{task}, mean ± standard deviation over seeds"))
-    return Group(*parts, comparison_report(comparisons))
+                parts.append(_rich(seed_grid(several, key), f"{name}: mean ± standard deviation over seeds"))
+            if any(variant_of(entry["system"]) for entry in members):
+                grid = short_ablation_grid(members, comparisons.ablations, key)
+                parts.append(_rich(grid, f"{name}: ablations: difference to the full memory"))
+    return Group(*parts, comparison_report(comparisons.pairs))
+
+
+def _named(task: str, key: str) -> str:
+    return task if key == "raw" else f"{task}, {key} key"
 
 
 def _by_task(results: Sequence[Results]) -> dict[str, list[Results]]:
@@ -203,7 +257,7 @@ def _grouped(results: Sequence[Results], names: Callable[[Results], list[str]]) 
     return groups
 
 
-def _notes(results: Sequence[Results]) -> str:
+def _notes(entries: Sequence[Results]) -> str:
     text = (
         "The interval resamples conversations. Wrongly refused: share of the answerable questions. Claims on traps: share "
         "of traps answered with an assertion; trap answers: with the wrong answer that the trap names. "
@@ -211,13 +265,19 @@ def _notes(results: Sequence[Results]) -> str:
         "read on average; questions without known evidence are left out. Tokens and seconds are per question, for "
         "answering alone."
     )
-    for judge in _judges(results):
-        text += (
-            f" J: share of the answerable questions whose answer {judge} found to say what the gold one says; a refusal "
-            "is wrong without being judged, and traps are not judged. It depends on the judge and is no F1: compare it "
-            "within one judge and prompt alone."
-        )
-    if results[0]["task"] == "locomo":
+    text += "".join(
+        f" {entry['system']}: one checkpoint for each of {len(entry['folds'])} folds; each conversation was asked of the one "
+        "whose training left it out."
+        for entry in entries
+        if entry["folds"] is not None
+    )
+    text += "".join(
+        f" J: share of the answerable questions whose answer {judge} found to say what the gold one says; a refusal is wrong "
+        "without being judged, and traps are not judged. It depends on the judge and is no F1: compare it within one judge "
+        "and prompt alone."
+        for judge in _judges(entries)
+    )
+    if entries[0]["task"] == "locomo":
         text += (
             " F1 is LoCoMo's official one; F1 with traps is its official overall mean (categories 1 to 5), of which "
             "category 5 alone gives 22.5 points to whoever always abstains."

@@ -8,7 +8,7 @@ from typing import Any
 
 from mlmf.config.evaluation import EvalConfig
 from mlmf.evaluation.asking import Pair, Stored, Task
-from mlmf.evaluation.consistency import LabelledAnswer, LexicalJudge, judge_accuracy
+from mlmf.evaluation.consistency import ConsistencyJudge, LabelledAnswer, LexicalJudge, judge_accuracy
 from mlmf.evaluation.judge import LLMJudge, describe_judge
 from mlmf.evaluation.results import build_results, score_key, write_json
 from mlmf.evaluation.scored import Scored, write_scores
@@ -34,11 +34,11 @@ def score_all(
         llm_judge: of column J, if it is wanted.
     """
     output_dir = Path(config.output_dir)
-    judge = LexicalJudge(config.consistency_threshold)
+    judge = _consistency_judge(config)
     scoring = {
         "success_threshold": config.success_threshold,
         "judge": judge.name,
-        "consistency_threshold": judge.threshold,
+        "consistency_threshold": config.consistency_threshold,
         "judge_accuracy": judge_accuracy(judge, labels) if labels else None,
         "llm_judge": describe_judge(config, judge_accuracy(llm_judge, labels) if labels and llm_judge else None),
     }
@@ -66,9 +66,19 @@ def score_all(
             settings=found.settings,
             scoring=scoring,
             trained_on=trained[task, name],
+            folds=tasks[task].tested if config.uses_checkpoint(name) else None,
         )
     for (task, name), entry in results.items():
         if (task, "full_context") in results:
             entry["ratios_to_full_context"] = ratios(entry["usage"], results[task, "full_context"]["usage"])
         write_json(output_dir / task / name / "results.json", entry)
     return results
+
+
+def _consistency_judge(config: EvalConfig) -> ConsistencyJudge:
+    if config.consistency_model is None:
+        return LexicalJudge(config.consistency_threshold)
+    # here, not at the top: the lexical judge needs no torch
+    from mlmf.evaluation.consistency_model import CrossEncoderJudge
+
+    return CrossEncoderJudge(config.consistency_model, threshold=config.consistency_threshold, device=config.device)
