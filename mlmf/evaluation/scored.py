@@ -118,6 +118,15 @@ def _verdicts(scored: Sequence[Scored], judge: ConsistencyJudge) -> list[Verdict
     ]
 
 
+def _with_sessions(scored: Scored, session_of: Mapping[str, str]) -> Scored:
+    recalled, evidence = (
+        # a memory may recall what is no turn, such as the date line of a session
+        tuple(dict.fromkeys(session_of[turn] for turn in turns if turn in session_of))
+        for turns in (scored.sample.recalled, scored.known_evidence)
+    )
+    return replace(scored, recalled_sessions=recalled, evidence_sessions=evidence)
+
+
 def _scored(task: str, sample: Sample, question: Question, success_threshold: float) -> Scored:
     if sample.status == "error":
         return Scored(sample, question)
