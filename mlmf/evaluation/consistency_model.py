@@ -52,22 +52,24 @@ class CrossEncoderJudge:
         self.name = f"cross-encoder {folder.name if Path(model).is_dir() else model}"
         self.threshold = threshold
         self._entailment = _entailment(self._model.model.config.id2label, model)
+        self._verdicts: dict[Claim, Verdict] = {}
 
     def judge(self, claims: Sequence[Claim]) -> list[Verdict]:
-        """Whether each gold answer follows from the answer."""
-        from torch import Tensor
+        """Whether the gold answer follows from the given one; equal answers to equal questions are read once."""
+        unread = [one for one in dict.fromkeys(claims) if one not in self._verdicts]
+        if unread:
+            found = [Verdict(probability >= self.threshold) for probability in self._probabilities(unread)]
+            self._verdicts |= dict(zip(unread, found, strict=True))
+        return [self._verdicts[one] for one in claims]
+
+    def _probabilities(self, claims: Sequence[Claim]) -> list[float]:
         from torch.nn import Identity
 
-        if not claims:
-            return []
         pairs = [(_statement(one.question, one.answer), _statement(one.question, one.gold)) for one in claims]
-        # a model with one output has its own way to a score from 0 to 1
-        activation = None if self._entailment is None else Identity()
-        scores: Tensor = self._model.predict(
-            pairs, show_progress_bar=False, activation_fn=activation, convert_to_tensor=True
-        )
-        likely = scores if self._entailment is None else scores.softmax(-1)[:, self._entailment]
-        return [Verdict(one >= self.threshold) for one in likely.tolist()]
+        if self._entailment is None:
+            return [float(score) for score in self._model.predict(pairs, show_progress_bar=False)]
+        logits = self._model.predict(pairs, show_progress_bar=False, activation_fn=Identity(), convert_to_tensor=True)
+        return [float(row[self._entailment]) for row in logits.softmax(-1)]
 
 
 def _statement(question: str, answer: str) -> str:

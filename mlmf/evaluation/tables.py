@@ -22,7 +22,8 @@ def main_grid(results: Sequence[Results], key: str) -> Grid:
     is_judged = any(entry["keys"][key]["scores"]["answerable"]["J"] for entry in results)
     header = [
         "system", "answerable F1", "95 % interval", *(["J", "n judged", "no verdict"] if is_judged else []),
-        "F1 with traps", "abstains on traps", "wrongly refused", "claims on traps", "trap answers", "evidence recall", "tokens read", "history read", "seconds each", "n", "failed",
+        "F1 with traps", "abstains on traps", "wrongly refused", "claims on traps", "trap answers", "evidence recall",
+        "tokens read", "history read", "seconds each", "n", "failed",
     ]  # fmt: skip
     rows = [
         [entry["system"], *_scores(entry["keys"][key]["scores"], is_judged), *_costs(entry, key)] for entry in results
