@@ -11,7 +11,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase, StoppingCriteriaList
 
 from mlmf.abstention import is_abstention
-from mlmf.llm.local import FirstLine
+from mlmf.llm.greedy import FirstLine
 from mlmf.memory.gate import LAYERS
 from mlmf.memory.state import MemoryState
 from mlmf.recall import Found, Recall, as_lines, choose

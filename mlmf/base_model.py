@@ -69,6 +69,25 @@ def load_base(
     return model.to(device).eval(), tokenizer  # type: ignore[arg-type]
 
 
+def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
+    """Load the tokenizer of a causal LM alone.
+
+    Args:
+        name: as for :func:`load_base`.
+
+    Raises:
+        UserError: the name is unknown, or the folder holds no tokenizer.
+    """
+    source = resolve_base(name)
+    if source == TINY:
+        return tiny_tokenizer()
+    try:
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(source)
+    except (OSError, ValueError) as error:
+        raise UserError(f"base_model {name!r}: no tokenizer in {source}: {first_line(error)}") from error
+    return tokenizer
+
+
 def _usable_device(device: str) -> str:
     try:
         torch.empty(1, device=device)

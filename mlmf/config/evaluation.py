@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from mlmf.config.llm import ChatSettings, JudgeSettings
 from mlmf.config.model import MemorySettings
 from mlmf.errors import UserError
 
@@ -27,8 +28,11 @@ class EvalConfig:
     """Changes to the memory of the checkpoint, such as its capacity or the text it recalls."""
     base_model: str = "smollm2-135m"
     """Known name, local path or Hugging Face id of the model that answers for the text systems."""
-    answer_model: Literal["base", "checkpoint"] = "base"
-    """What answers for the text systems: base_model as it is, or the checkpoint's fine-tuned model, memory empty."""
+    answer_model: Literal["base", "checkpoint", "server"] = "base"
+    """What answers for the text systems: base_model as it is, the checkpoint's fine-tuned model, memory empty, or the
+    model of llm."""
+    llm: ChatSettings = field(default_factory=ChatSettings)
+    """The model that answers where answer_model is server."""
     chat: bool = False
     """Put the prompts of the text systems into the answer model's chat template."""
     tasks: str | list[str] = field(default_factory=lambda: ["locco"])
@@ -58,7 +62,11 @@ class EvalConfig:
     consistency_threshold: float = 0.5
     """Robust F1 from which an answer counts as consistent with the gold one; one that contains it always does."""
     consistency_labels: str | None = None
-    """Answers that people labelled, to measure how often the judge of consistency is right; reported apart."""
+    """Answers that people labelled, to measure how often the judges of consistency are right; reported apart."""
+    judge: Literal["llm"] | None = None
+    """llm: let a language model judge the answers as well, in a column J of its own."""
+    judge_llm: JudgeSettings = field(default_factory=JudgeSettings)
+    """The model of judge llm; its verdicts are kept in output_dir, unless cache names another file."""
     predict_only: bool = False
     """Ask the systems and keep the answers, without scoring them."""
     score_only: bool = False
@@ -114,6 +122,12 @@ class EvalConfig:
             raise UserError("overwrite would discard the answers that score_only scores; give one of them")
         if self.answer_model == "checkpoint" and self.checkpoint is None:
             raise UserError("answer_model is checkpoint, but checkpoint is null; give --checkpoint DIR")
+        if self.answer_model == "server" and self.llm.base_url is None:
+            raise UserError(
+                "answer_model is server, but llm.base_url is null; give --llm.base_url URL and --llm.model NAME"
+            )
+        if self.judge == "llm" and self.judge_llm.model is None:
+            raise UserError("judge is llm, but judge_llm.model is null; give --judge_llm.model NAME")
         if self.checkpoint_base is not None and self.checkpoint is None:
             raise UserError(
                 f"checkpoint_base is {self.checkpoint_base}, but checkpoint is null; give --checkpoint DIR"

@@ -11,13 +11,13 @@ import psutil
 import torch
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from mlmf.base_model import TINY, resolve_base
+from mlmf.base_model import load_tokenizer
 from mlmf.config.evaluation import EvalConfig
 from mlmf.data.tasks import LoadedData
 from mlmf.errors import UserError
+from mlmf.llm.load import token_counter as server_token_counter
 from mlmf.paths import sha256_of
 from mlmf.systems.build import system_settings
-from mlmf.tiny import tiny_tokenizer
 
 
 def answer_settings(system: str, config: EvalConfig, data: LoadedData) -> dict[str, Any]:
@@ -62,16 +62,17 @@ def token_counter(config: EvalConfig) -> Callable[[str], int]:
     """Counts the tokens of a conversation, the same for every system of a run.
 
     Raises:
-        UserError: the checkpoint or the base model brings no tokenizer.
+        UserError: the checkpoint, the base model or the server's tokenizer setting leads to no tokenizer.
     """
-    source = f"{config.checkpoint}/tokenizer" if config.checkpoint else resolve_base(config.base_model)
+    if config.answer_model == "server":
+        return server_token_counter(config.llm)
     tokenizer: PreTrainedTokenizerBase
-    if source == TINY:
-        tokenizer = tiny_tokenizer()
-    elif not Path(source).is_dir():
-        raise UserError(f"checkpoint {config.checkpoint}: holds no tokenizer, so train.py did not save it")
+    if config.checkpoint is None:
+        tokenizer = load_tokenizer(config.base_model)
+    elif (folder := Path(config.checkpoint) / "tokenizer").is_dir():
+        tokenizer = AutoTokenizer.from_pretrained(folder)
     else:
-        tokenizer = AutoTokenizer.from_pretrained(source)
+        raise UserError(f"checkpoint {config.checkpoint}: holds no tokenizer, so train.py did not save it")
     return lambda text: len(tokenizer(text, add_special_tokens=False).input_ids)
 
 

@@ -46,3 +46,8 @@ class LanguageModel(ABC):
     def complete_with_prefix(self, prefix: str, suffixes: Sequence[str], max_new_tokens: int) -> list[Completion]:
         """Complete ``prefix + suffix`` for every suffix; a model that can reads the prefix once for all of them."""
         return self.complete([prefix + suffix for suffix in suffixes], max_new_tokens)
+
+
+def answer_line(text: str) -> str:
+    """The first line of ``text`` that holds something, without surrounding white space; empty where none does."""
+    return next(iter(text.strip().splitlines()), "").strip()

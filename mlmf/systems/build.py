@@ -38,7 +38,7 @@ class Shared:
             language_model=_load_answer_model(config),
             max_new_tokens=config.max_new_tokens,
             budget=config.window_tokens,
-            instruct=config.answer_model == "base",
+            instruct=config.answer_model != "checkpoint",
         )
 
     @cached_property
@@ -91,8 +91,10 @@ def system_settings(name: str, config: EvalConfig) -> dict[str, Any]:
     settings = {field: getattr(config, field) for field in SYSTEMS[name].settings}
     if "memory" in settings:
         settings["memory"] = config.memory.changed
-    if settings.get("answer_model") == "checkpoint":
+    if settings.get("answer_model", "base") != "base":
         settings["base_model"] = None
+    if settings.get("answer_model") == "server":
+        settings |= {"chat": None, "llm": config.llm.described}
     if "encoder" in settings and Path(config.encoder).is_dir():
         # the last part only: results name no place on the machine they come from
         settings["encoder"] = Path(config.encoder).resolve().name
@@ -153,6 +155,11 @@ def _load_answer_model(config: EvalConfig) -> LanguageModel:
         assert config.checkpoint is not None
         return language_model(config.checkpoint, base_model=config.checkpoint_base, device=config.device)
     # here, not at the top: reading the table of systems must not load torch
+    if config.answer_model == "server":
+        from mlmf.llm.load import load_chat_model
+        from mlmf.llm.prompted import PromptedChatModel
+
+        return PromptedChatModel(load_chat_model(config.llm))
     from mlmf.base_model import load_base
     from mlmf.llm.local import LocalLanguageModel
 
