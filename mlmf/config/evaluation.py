@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from mlmf.config.cogmem import CogMemSettings
 from mlmf.config.llm import ChatSettings, JudgeSettings
 from mlmf.config.model import MemorySettings
 from mlmf.errors import UserError
@@ -18,8 +19,8 @@ class EvalConfig:
     """One evaluation: every system is asked the questions of every task."""
 
     system: str | list[str] = field(default_factory=lambda: ["no_memory"])
-    """Systems under test: no_memory, recent_window, full_context, bm25, dense, hybrid, mlmf; controls: oracle_evidence,
-    always_abstain, most_frequent."""
+    """Systems under test: no_memory, recent_window, full_context, bm25, dense, hybrid, cogmem, mlmf; controls:
+    oracle_evidence, always_abstain, most_frequent."""
     checkpoint: str | None = None
     """Folder of the trained model; the system mlmf needs one. {seed} in it stands for each of seeds: one model per seed."""
     checkpoint_base: str | None = None
@@ -80,9 +81,11 @@ class EvalConfig:
     retrieved_turns: int = 20
     """The most turns that bm25, dense and hybrid show, within window_tokens."""
     encoder: str = "all-minilm-l6-v2"
-    """Sentence encoder of dense and hybrid: known name, local path or Hugging Face id."""
+    """Sentence encoder of dense, hybrid and cogmem: known name, local path or Hugging Face id."""
     dense_weight: float = 0.5
-    """Share of the dense ranking in hybrid, 0 to 1; BM25 has the rest."""
+    """Share of the dense ranking in hybrid and cogmem, 0 to 1; BM25 has the rest."""
+    cogmem: CogMemSettings = field(default_factory=CogMemSettings)
+    """The system cogmem."""
     training_task: str = "locco"
     """Task whose answers most_frequent counts; locco and recall have a training part of their own."""
     training_file: str | None = None

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from mlmf.retrieval.base import Hit, Index
 from mlmf.retrieval.encoder import Encoder
-from mlmf.retrieval.vectors import VectorStore
+from mlmf.retrieval.vectors import VectorIndex
 
 
 class DenseIndex(Index):
@@ -15,7 +15,7 @@ class DenseIndex(Index):
     def __init__(self, encoder: Encoder) -> None:
         """Start empty; encoders keep nothing, so many indexes can share one."""
         self._encoder = encoder
-        self._vectors = VectorStore()
+        self._vectors = VectorIndex()
 
     def __len__(self) -> int:
         """How many texts were added."""

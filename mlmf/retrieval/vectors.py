@@ -12,7 +12,7 @@ from mlmf.retrieval.base import FloatArray, Hit, best_hits
 DECIMALS = 5
 
 
-class VectorStore:
+class VectorIndex:
     """Unit vectors of one conversation, compared by cosine; exact, and fast enough for some 100,000 of them."""
 
     def __init__(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from mlmf.systems.retrieved import RetrievedTurns
 from mlmf.systems.text import Answering
 
 if TYPE_CHECKING:
+    from mlmf.llm.chat import ChatModel
     from mlmf.retrieval.base import Index
     from mlmf.retrieval.encoder import SentenceEncoder
 
@@ -91,6 +92,8 @@ def system_settings(name: str, config: EvalConfig) -> dict[str, Any]:
     settings = {field: getattr(config, field) for field in SYSTEMS[name].settings}
     if "memory" in settings:
         settings["memory"] = config.memory.changed
+    if "cogmem" in settings:
+        settings["cogmem"] = config.cogmem.changing_answers
     if settings.get("answer_model", "base") != "base":
         settings["base_model"] = None
     if settings.get("answer_model") == "server":
@@ -125,6 +128,28 @@ def _hybrid(shared: Shared) -> Index:
 
     weight = shared.config.dense_weight
     return HybridIndex([_bm25(shared), _dense(shared)], [1 - weight, weight])
+
+
+def _cogmem(shared: Shared) -> MemorySystem:
+    from mlmf.llm.load import load_chat_model
+    from mlmf.systems.cogmem.build import build_cogmem
+    from mlmf.systems.cogmem.system import CogMemSystem, TurnSearch
+
+    config = shared.config
+    search = TurnSearch(partial(_hybrid, shared))
+
+    def load_agent(name: str) -> ChatModel:
+        return load_chat_model(getattr(config.cogmem, name), default_model=config.base_model, device=config.device)
+
+    memory = build_cogmem(
+        # a conversation of the harness begins with an empty memory, and must not touch what a chat remembers
+        replace(config.cogmem, sessions=None, vectors=None),
+        count_tokens=shared.answering.language_model.count_tokens,
+        new_encoder=lambda: shared.encoder,
+        load_agent=load_agent,
+        rank=search.rank,
+    )
+    return CogMemSystem(shared.answering, memory, search)
 
 
 def _most_frequent(shared: Shared) -> MemorySystem:
@@ -177,6 +202,7 @@ SYSTEMS: dict[str, Entry] = {
     "bm25": Entry(partial(_retrieved, "bm25", _bm25), _SEARCHING),
     "dense": Entry(partial(_retrieved, "dense", _dense), (*_SEARCHING, "encoder")),
     "hybrid": Entry(partial(_retrieved, "hybrid", _hybrid), (*_SEARCHING, "encoder", "dense_weight")),
+    "cogmem": Entry(_cogmem, (*_ANSWERING, "window_tokens", "encoder", "dense_weight", "cogmem")),
     "oracle_evidence": Entry(lambda shared: OracleEvidence(shared.answering), (*_ANSWERING, "window_tokens")),
     "always_abstain": Entry(lambda shared: always_abstain()),
     "most_frequent": Entry(_most_frequent, ("training_task", "training_file")),

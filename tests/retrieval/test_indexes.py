@@ -15,7 +15,7 @@ from mlmf.retrieval.bm25 import BM25Index
 from mlmf.retrieval.budget import within_budget
 from mlmf.retrieval.dense import DenseIndex
 from mlmf.retrieval.fusion import HybridIndex, reciprocal_rank
-from mlmf.retrieval.vectors import VectorStore, unit
+from mlmf.retrieval.vectors import VectorIndex, unit
 from tests.systems.doubles import WordEncoder
 
 WORDS = ("cat", "dog", "violin", "garden", "rain")
@@ -99,7 +99,7 @@ def test_stemming_joins_the_forms_of_a_word_and_an_unknown_word_finds_nothing() 
 
 
 def test_vectors_are_compared_by_cosine_with_equal_texts_equal() -> None:
-    store = VectorStore()
+    store = VectorIndex()
     store.add(unit([[3.0, 4.0], [0.0, 0.0]]))
     store.add(unit([[0.6, 0.8 + 1e-6], [1.0, 0.0]]))
     (hits,) = store.search(unit([[3.0, 4.0]]), 4)
