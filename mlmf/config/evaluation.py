@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from mlmf.config.cogmem import CogMemSettings
+from mlmf.config.cognis import CognisSettings
 from mlmf.config.llm import ChatSettings, JudgeSettings
 from mlmf.config.model import MemorySettings
 from mlmf.errors import UserError
@@ -19,7 +20,7 @@ class EvalConfig:
     """One evaluation: every system is asked the questions of every task."""
 
     system: str | list[str] = field(default_factory=lambda: ["no_memory"])
-    """Systems under test: no_memory, recent_window, full_context, bm25, dense, hybrid, cogmem, mlmf; controls:
+    """Systems under test: no_memory, recent_window, full_context, bm25, dense, hybrid, cogmem, cognis, mlmf; controls:
     oracle_evidence, always_abstain, most_frequent."""
     checkpoint: str | None = None
     """Folder of the trained model; the system mlmf needs one. {seed} in it stands for each of seeds: one model per seed."""
@@ -79,9 +80,13 @@ class EvalConfig:
     window_tokens: int = 400
     """Token budget of the remembered lines in a prompt, the same for every text system; full_context is not held to it."""
     retrieved_turns: int = 20
-    """The most turns that bm25, dense and hybrid show, within window_tokens."""
+    """The most turns that bm25, dense, hybrid and cognis show, within window_tokens."""
+    neighbours: int = 0
+    """Turns before and after each found one that bm25, dense, hybrid and cognis show too, where window_tokens allows."""
     encoder: str = "all-minilm-l6-v2"
-    """Sentence encoder of dense, hybrid and cogmem: known name, local path or Hugging Face id."""
+    """Sentence encoder of dense, hybrid, cogmem and cognis: known name, local path or Hugging Face id."""
+    cognis: CognisSettings = field(default_factory=CognisSettings)
+    """How cognis keeps and finds memories."""
     dense_weight: float = 0.5
     """Share of the dense ranking in hybrid and cogmem, 0 to 1; BM25 has the rest."""
     cogmem: CogMemSettings = field(default_factory=CogMemSettings)
@@ -110,8 +115,9 @@ class EvalConfig:
         for name in ("batch_size", "max_new_tokens", "retrieved_turns"):
             if getattr(self, name) < 1:
                 raise UserError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if self.window_tokens < 0:
-            raise UserError(f"window_tokens must be at least 0, got {self.window_tokens}")
+        for name in ("window_tokens", "neighbours"):
+            if getattr(self, name) < 0:
+                raise UserError(f"{name} must be at least 0, got {getattr(self, name)}")
         if not 0.0 <= self.dense_weight <= 1.0:
             raise UserError(f"dense_weight must be in [0, 1], got {self.dense_weight}")
         if self.limit is not None and self.limit < 1:

@@ -44,7 +44,7 @@ class Shared:
 
     @cached_property
     def encoder(self) -> SentenceEncoder:
-        """The encoder of dense and hybrid."""
+        """The encoder of the systems that search by meaning."""
         from mlmf.retrieval.encoder import SentenceEncoder
 
         return SentenceEncoder(self.config.encoder, device=self.config.device)
@@ -94,6 +94,8 @@ def system_settings(name: str, config: EvalConfig) -> dict[str, Any]:
         settings["memory"] = config.memory.changed
     if "cogmem" in settings:
         settings["cogmem"] = config.cogmem.changing_answers
+    if "cognis" in settings:
+        settings["cognis"] = config.cognis.changing_answers
     if settings.get("answer_model", "base") != "base":
         settings["base_model"] = None
     if settings.get("answer_model") == "server":
@@ -108,7 +110,8 @@ def system_settings(name: str, config: EvalConfig) -> dict[str, Any]:
 
 
 def _retrieved(name: str, new_index: Callable[[Shared], Index], shared: Shared) -> RetrievedTurns:
-    return RetrievedTurns(name, shared.answering, partial(new_index, shared), turns=shared.config.retrieved_turns)
+    turns, neighbours = shared.config.retrieved_turns, shared.config.neighbours
+    return RetrievedTurns(name, shared.answering, partial(new_index, shared), turns=turns, neighbours=neighbours)
 
 
 def _bm25(shared: Shared) -> Index:
@@ -152,6 +155,17 @@ def _cogmem(shared: Shared) -> MemorySystem:
     return CogMemSystem(shared.answering, memory, search)
 
 
+def _cognis(shared: Shared) -> MemorySystem:
+    from mlmf.systems.cognis.build import build_cognis
+    from mlmf.systems.cognis.system import CognisSystem
+
+    config = shared.config
+    memory = build_cognis(
+        config.cognis, shared.encoder, encoder_name=config.encoder, base_model=config.base_model, device=config.device
+    )
+    return CognisSystem(shared.answering, memory, turns=config.retrieved_turns, neighbours=config.neighbours)
+
+
 def _most_frequent(shared: Shared) -> MemorySystem:
     # here, not at the top: reading the table of systems must not read data
     from mlmf.systems.training_answers import training_questions
@@ -193,7 +207,7 @@ def _load_answer_model(config: EvalConfig) -> LanguageModel:
 
 
 _ANSWERING = ("answer_model", "base_model", "chat")
-_SEARCHING = (*_ANSWERING, "window_tokens", "retrieved_turns")
+_SEARCHING = (*_ANSWERING, "window_tokens", "retrieved_turns", "neighbours")
 
 SYSTEMS: dict[str, Entry] = {
     "no_memory": Entry(lambda shared: NoMemory(shared.answering), _ANSWERING),
@@ -203,6 +217,7 @@ SYSTEMS: dict[str, Entry] = {
     "dense": Entry(partial(_retrieved, "dense", _dense), (*_SEARCHING, "encoder")),
     "hybrid": Entry(partial(_retrieved, "hybrid", _hybrid), (*_SEARCHING, "encoder", "dense_weight")),
     "cogmem": Entry(_cogmem, (*_ANSWERING, "window_tokens", "encoder", "dense_weight", "cogmem")),
+    "cognis": Entry(_cognis, (*_SEARCHING, "encoder", "cognis")),
     "oracle_evidence": Entry(lambda shared: OracleEvidence(shared.answering), (*_ANSWERING, "window_tokens")),
     "always_abstain": Entry(lambda shared: always_abstain()),
     "most_frequent": Entry(_most_frequent, ("training_task", "training_file")),

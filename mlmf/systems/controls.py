@@ -56,5 +56,7 @@ class OracleEvidence(LineKeeper, PrivilegedControl):
     def answer_with_gold_evidence(self, queries: Sequence[Query], evidence: Sequence[Sequence[str]]) -> list[Answer]:
         """Answer each query from its evidence turns that fit, in the order of time."""
         room = self.room(queries)
-        shown = [self.fitting([line for line in self.lines if line.turn_id in ids], room) for ids in evidence]
+        shown = [
+            self.fitting([line for line in self.lines if set(line.turn_ids) & set(ids)], room) for ids in evidence
+        ]
         return self.respond(queries, shown)

@@ -33,11 +33,14 @@ class Answering:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A remembered turn as text, with what it costs to read."""
+    """Something remembered as text, with where it comes from and what it costs to read."""
 
     position: int
-    """Number of the turn within what was observed."""
-    turn_id: str
+    """Number of its turn within what was observed."""
+    session: int
+    """Number of the session of that turn."""
+    turn_ids: tuple[str, ...]
+    """The turns it says something of."""
     text: str
     tokens: int
 
@@ -58,8 +61,11 @@ class LineKeeper:
         """Keep the turns of the session as dated lines."""
         for turn in session.turns:
             text = format_line(turn, session.date)
-            tokens = self.answering.language_model.count_tokens(f"{text}\n")
-            self.lines.append(Line(len(self.lines), turn.id, text, tokens))
+            self.lines.append(Line(len(self.lines), session.index, (turn.id,), text, self.cost(text)))
+
+    def cost(self, text: str) -> int:
+        """Tokens of a line in a prompt, its end among them."""
+        return self.answering.language_model.count_tokens(f"{text}\n")
 
     def room(self, queries: Sequence[Query]) -> int:
         """How many tokens of lines fit into the model's window beside question and answer."""
@@ -96,7 +102,7 @@ class LineKeeper:
             Answer(
                 text=completion.text,
                 abstained=is_abstention(completion.text),
-                recalled=tuple(line.turn_id for line in lines),
+                recalled=tuple(dict.fromkeys(turn_id for line in lines for turn_id in line.turn_ids)),
                 tokens_read=completion.prompt_tokens,
                 tokens_written=completion.new_tokens,
                 seconds=seconds,

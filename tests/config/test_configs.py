@@ -10,7 +10,7 @@ from mlmf.config import EvalConfig, TrainConfig
 from mlmf.config.parse import parse_config
 
 CONFIGS = Path(__file__).parents[2] / "configs"
-SCHEMAS = {"train": TrainConfig, "eval": EvalConfig}
+SCHEMAS = {"train": TrainConfig, "eval": EvalConfig, "systems": EvalConfig}
 FILES = sorted(CONFIGS.rglob("*.yaml"))
 
 

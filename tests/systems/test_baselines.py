@@ -96,7 +96,7 @@ def test_a_refusal_is_marked(reply: str, abstained: bool) -> None:
 
 @pytest.mark.parametrize(("budget", "kept"), [(0, ""), (2, ""), (3, "c"), (5, "cb"), (7, "cb"), (8, "cba")])
 def test_latest_lines_are_an_unbroken_run(budget: int, kept: str) -> None:
-    lines = [Line(0, "a", "a", 3), Line(1, "b", "b", 2), Line(2, "c", "c", 3)]
+    lines = [Line(i, 0, (text,), text, tokens) for i, (text, tokens) in enumerate([("a", 3), ("b", 2), ("c", 3)])]
     assert "".join(line.text for line in latest_lines(lines, budget)) == kept
 
 

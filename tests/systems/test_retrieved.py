@@ -63,6 +63,16 @@ def test_a_reset_conversation_cannot_be_found() -> None:
         assert set(system.answer([Query("a cat and a violin")])[0].recalled) == {"S2:0", "S2:1"}
 
 
+def test_a_hit_brings_the_turns_around_it_of_its_own_session() -> None:
+    query = [Query("violin")]
+    system = RetrievedTurns("bm25", Answering(WordModel(), 8, 100), BM25Index, turns=20, neighbours=1)
+    for session in SESSIONS:
+        system.observe(session)
+    assert system.answer(query)[0].recalled == ("S2:0", "S2:1")
+    system.neighbours = 0
+    assert system.answer(query)[0].recalled == ("S2:0",)
+
+
 def test_a_question_that_finds_nothing_is_asked_alone() -> None:
     model = WordModel()
     query = Query("Xylophone?")

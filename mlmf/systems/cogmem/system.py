@@ -108,24 +108,29 @@ class CogMemSystem(TextSystem):
         named = [self._lines[label] for label in focus.agent.missing(first.text, asked, turns)]
         shares = focus.shares
         shown = _within(named, int(budget * (1 - shares.insights - shares.notes)))
-        seen = {line.turn_id for line in shown}
+        seen = {turn_id for line in shown for turn_id in line.turn_ids}
         learnt = [self._statement(insight.text, insight.sources[:1]) for insight in insights]
         matched = [notes[place] for place in matching(asked, [note.text for note in notes])]
         noted = [self._statement(note.text, (note.turn,)) for note in matched]
         for lines, share in ((learnt, shares.insights), (noted, shares.notes)):
-            added = _within([line for line in lines if line.turn_id not in seen], int(budget * share))
+            added = _within([line for line in lines if _adds(line, seen)], int(budget * share))
             shown += added
-            seen |= {line.turn_id for line in added}
-        return self.fitting([*shown, *(line for line in named if line.turn_id not in seen)], budget)
+            seen |= {turn_id for line in added for turn_id in line.turn_ids}
+        return self.fitting([*shown, *(line for line in named if _adds(line, seen))], budget)
 
     def _statement(self, text: str, sources: Sequence[str]) -> Line:
         """A statement as a line: it stands where its turn does, and counts as a look at that turn."""
         text = " ".join(text.split())
         source = next((self._lines[label] for label in sources), None)
-        tokens = self.answering.language_model.count_tokens(f"{text}\n")
+        tokens = self.cost(text)
         if source is None:
-            return Line(-1, "", text, tokens)
-        return Line(source.position, source.turn_id, text, tokens)
+            return Line(-1, -1, (), text, tokens)
+        return Line(source.position, source.session, source.turn_ids, text, tokens)
+
+
+def _adds(line: Line, seen: set[str]) -> bool:
+    """Whether a line says something of a turn that is not shown, or of none."""
+    return not line.turn_ids or not seen.issuperset(line.turn_ids)
 
 
 def _within(lines: Sequence[Line], budget: int) -> list[Line]:
