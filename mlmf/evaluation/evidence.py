@@ -19,6 +19,16 @@ def recall_at(ranked: Sequence[str], evidence: Collection[str], k: int) -> float
     return len(wanted & set(ranked[:k])) / len(wanted)
 
 
+def any_at(ranked: Sequence[str], evidence: Collection[str], k: int) -> float:
+    """1 where some of the evidence is among the first ``k``, else 0 (LongMemEval's recall_any)."""
+    return float(recall_at(ranked, evidence, k) > 0)
+
+
+def all_at(ranked: Sequence[str], evidence: Collection[str], k: int) -> float:
+    """1 where all the evidence is among the first ``k``, else 0 (LongMemEval's recall_all)."""
+    return float(recall_at(ranked, evidence, k) == 1)
+
+
 def reciprocal_rank(ranked: Sequence[str], evidence: Collection[str]) -> float:
     """One over the rank of the first recalled turn that is evidence, 0 if none is."""
     return next((1 / rank for rank, turn in enumerate(ranked, start=1) if turn in evidence), 0.0)

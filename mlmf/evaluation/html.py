@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from mlmf.evaluation.compare import Comparisons
 from mlmf.evaluation.plots import Answers, Plots, embedded_svg
 from mlmf.evaluation.report import first_line, tables, warnings
 from mlmf.evaluation.tables import Results
@@ -13,15 +14,13 @@ from mlmf.evaluation.tables import Results
 TEMPLATES = Path(__file__).parent / "templates"
 
 
-def html_report(
-    results: Sequence[Results], answers: Answers, comparisons: Sequence[Mapping[str, Any]], plots: Plots
-) -> str:
+def html_report(results: Sequence[Results], answers: Answers, comparisons: Comparisons, plots: Plots) -> str:
     """The text of ``report.html``.
 
     Args:
         results: contents of results files, at least one.
         answers: by task and system, as :func:`mlmf.evaluation.folder.read_answers` gives them.
-        comparisons: as :func:`mlmf.evaluation.compare.compare_runs` gives them.
+        comparisons: the paired tests between them.
         plots: as :func:`mlmf.evaluation.plots.draw_plots` gives them.
     """
     from jinja2 import Environment, FileSystemLoader

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mlmf.config.variants import variant_of
 from mlmf.data.locco import PERIODS
 from mlmf.paths import atomic_write_bytes, atomic_write_text
 
@@ -33,8 +34,14 @@ _STYLE: dict[Any, Any] = {
 _GROWTH = {"tokens_read": "tokens read per question", "seconds": "seconds per question"}
 
 
-def draw_plots(results: Sequence[Results], answers: Answers) -> Plots:
-    """Every plot that the results have numbers for, by name (``<task>-<key>-<what>``)."""
+def draw_plots(results: Sequence[Results], answers: Answers, ablations: Sequence[Mapping[str, Any]] = ()) -> Plots:
+    """Every plot that the results have numbers for, by name (``<task>-<key>-<what>``).
+
+    Args:
+        results: contents of results files.
+        answers: by task and system, as :func:`mlmf.evaluation.folder.read_answers` gives them.
+        ablations: as :func:`mlmf.evaluation.ablations.compare_ablations` gives them.
+    """
     from matplotlib import rc_context
 
     plots: Plots = {}
@@ -45,6 +52,9 @@ def draw_plots(results: Sequence[Results], answers: Answers) -> Plots:
                 members = [entry for entry in entries if key in entry["keys"]]
                 if any(entry["keys"][key]["scores"]["categories"] for entry in members):
                     plots[f"{task}-{key}-categories"] = _categories(members, key)
+                variants = [entry for entry in members if variant_of(entry["system"])]
+                if variants:
+                    plots[f"{task}-{key}-ablations"] = _ablations(variants, ablations, key)
                 streamed = [entry for entry in members if entry["keys"][key]["retention"]]
                 if streamed:
                     plots[f"{task}-{key}-triangle"] = _triangles(streamed, key)
@@ -90,7 +100,7 @@ def _categories(entries: Sequence[Results], key: str) -> Figure:
     places = np.arange(len(names))
     for position, (entry, found) in enumerate(zip(entries, scores, strict=True)):
         means = {category["category"]: category["f1"] for category in found}
-        heights = [np.nan if means.get(number) is None else means[number] for number in sorted(names)]
+        heights = _heights(means.get(number) for number in sorted(names))
         axes.bar(places + (position - (len(entries) - 1) / 2) * width, heights, width, label=entry["system"])
     axes.set_xticks(places, [_category(number, names[number]) for number in sorted(names)])
     axes.set_ylabel("F1")
@@ -153,6 +163,44 @@ def _retention(entries: Sequence[Results], key: str) -> Figure:
         axes.set_ylim(0, 1)
     _legend(mean_of_all)
     return figure
+
+
+def _ablations(entries: Sequence[Results], ablations: Sequence[Mapping[str, Any]], key: str) -> Figure:
+    """Figure 4 of the MLMF paper: the score of each variant, every seed a dot, and its difference to the full memory."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 3.2))
+    panels: Any = figure.subplots(1, 2, sharey=True)
+    scores, differences = panels
+    rows = range(len(entries))
+    found = [entry["keys"][key] for entry in entries]
+    means = [one["scores"]["answerable_f1"] for one in found]
+    scores.barh(rows, _heights(one["mean"] for one in means), color="tab:blue", alpha=0.6)
+    for row, one in zip(rows, found, strict=True):
+        values = [value for value in one["over_seeds"]["answerable_f1"]["values"].values() if value is not None]
+        scores.plot(values, [row] * len(values), "o", color="tab:blue", markersize=4)
+    scores.set_yticks(rows, [str(variant_of(entry["system"])) for entry in entries])
+    scores.invert_yaxis()
+    scores.set_xlim(left=0)
+    scores.set_xlabel("answerable F1 (bar: all seeds, dots: each)")
+    tested = {
+        one["systems"][1]: one
+        for one in ablations
+        if (one["task"], one["key"], one["measure"]) == (entries[0]["task"], key, "answerable_f1")
+    }
+    for row, entry in zip(rows, entries, strict=True):
+        one = tested.get(entry["system"])
+        if one is not None:
+            low, high = one["ci95"] or [one["difference"]] * 2
+            differences.plot([low, high], [row, row], color="tab:blue")
+            differences.plot([one["difference"]], [row], "o", color="tab:blue")
+    differences.axvline(0, color=_INK, linewidth=0.8)
+    differences.set_xlabel("difference to the full memory, 95 % interval")
+    return figure
+
+
+def _heights(values: Iterable[float | None]) -> list[float]:
+    return [np.nan if value is None else value for value in values]
 
 
 def _growth(entries: Sequence[Results], answers: Answers, field: str) -> Figure:

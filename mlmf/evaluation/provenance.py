@@ -20,8 +20,11 @@ from mlmf.paths import sha256_of
 from mlmf.systems.build import system_settings
 
 
-def answer_settings(system: str, config: EvalConfig, data: LoadedData) -> dict[str, Any]:
-    """Everything that may change an answer of a run with one seed. Batch size, device and limit do not; text systems share the prompt settings."""
+def answer_settings(system: str, config: EvalConfig, seed: int, data: LoadedData) -> dict[str, Any]:
+    """Everything that may change an answer under one seed. Batch size, device and limit do not; text systems share the prompt settings.
+
+    ``checkpoint_sha256`` is of the one checkpoint that answers, or lists one for each fold.
+    """
     settings: dict[str, Any] = {
         "system": system,
         "task": data.task,
@@ -30,23 +33,21 @@ def answer_settings(system: str, config: EvalConfig, data: LoadedData) -> dict[s
         "captions": config.captions,
         "retention": config.retention,
         "max_new_tokens": config.max_new_tokens,
-        "seed": config.seeds[0],
+        "seed": seed,
         "checkpoint_sha256": None,
         "checkpoint_base": None,
+        "fold_seed": None,
     }
-    if uses_checkpoint(system, config):
-        assert config.checkpoint is not None
-        settings["checkpoint_sha256"] = folder_sha256(Path(config.checkpoint))
+    if config.uses_checkpoint(system):
+        digests = [folder_sha256(Path(str(part.checkpoint))) for _, part in config.parts(system, seed)]
+        settings["checkpoint_sha256"] = digests[0] if config.folds is None else digests
+        if config.folds is not None:
+            settings["fold_seed"] = config.fold_seed
         if config.checkpoint_base is not None:
             # the last part only: results name no place on the machine they come from
             settings["checkpoint_base"] = Path(config.checkpoint_base).name
     settings |= system_settings(system, config)
     return settings
-
-
-def uses_checkpoint(system: str, config: EvalConfig) -> bool:
-    """Whether a system answers with the trained checkpoint, as memory or as a language model alone."""
-    return config.checkpoint is not None and (system == "mlmf" or config.answer_model == "checkpoint")
 
 
 def folder_sha256(folder: Path) -> str:

@@ -12,19 +12,25 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from mlmf.config.variants import variant_of
 from mlmf.data.locco import LOCCO_SHA256, PROBE_SHA256
 from mlmf.data.locomo import LOCOMO_SHA256
+from mlmf.evaluation.ablation_table import COMPARED as ABLATED
+from mlmf.evaluation.ablation_table import ablation_grid, short_ablation_grid
+from mlmf.evaluation.compare import Comparisons
+from mlmf.evaluation.cost_tables import cost_grid, ratio_grid
+from mlmf.evaluation.evidence_tables import category_evidence_grid, evidence_grid
 from mlmf.evaluation.metrics import main_metric
 from mlmf.evaluation.tables import (
     Grid,
     Results,
     category_grid,
     comparison_grid,
-    evidence_grid,
     main_grid,
     markdown_grid,
     metric_grid,
     number,
+    percent,
     retention_grid,
     seed_grid,
     short_comparison_grid,
@@ -84,6 +90,13 @@ def warnings(results: Sequence[Results]) -> list[str]:
                     f"{entry['system']} on {entry['task']}, {name} key: the LLM judge gave no verdict on "
                     f"{verdicts['failed']:,} of {verdicts['n'] + verdicts['failed']:,} answers; J leaves them out."
                 )
+        cut = entry["usage"]["cut"]
+        if cut["questions"]:
+            lines.append(
+                f"{entry['system']} on {entry['task']}: {cut['questions']:,} of {n['answers'] - n['failed']:,} questions "
+                f"were asked without the oldest turns, for which the model's window has no room: {cut['turns']:,.0f} turns "
+                f"on average, {percent(cut['share'])} of the history."
+            )
         if entry["trained_on"] and entry["trained_on"]["scored"]:
             lines.append(
                 f"{entry['system']} on {entry['task']}: its checkpoint was trained on "
@@ -100,7 +113,8 @@ def _unpinned(entry: Results) -> list[str]:
     lines = []
     if data["sha256"] not in _PUBLISHED:
         lines.append(
-            f"Unpinned data: {data['source']} (sha256 {data['sha256'][:12]}) is not a published benchmark file."
+            f"Unpinned data: {data['source']} (sha256 {data['sha256'][:12]}) is none of the published files that "
+            "this version knows."
         )
     if data["probes_source"] and data["probes_sha256"] not in PROBE_SHA256.values():
         lines.append(
@@ -110,15 +124,13 @@ def _unpinned(entry: Results) -> list[str]:
     return lines
 
 
-def markdown_report(
-    results: Sequence[Results], answers: Answers, comparisons: Sequence[Mapping[str, Any]], seed: int
-) -> str:
+def markdown_report(results: Sequence[Results], answers: Answers, comparisons: Comparisons, seed: int) -> str:
     """The text of ``report.md``.
 
     Args:
         results: contents of results files, at least one.
         answers: by task and system, as :func:`mlmf.evaluation.folder.read_answers` gives them.
-        comparisons: as :func:`mlmf.evaluation.compare.compare_runs` gives them.
+        comparisons: the paired tests between them.
         seed: picks the sample questions; every system shows the same ones.
     """
     parts = [first_line(results), *(f"**Warning.** {warning}" for warning in warnings(results))]
@@ -133,8 +145,8 @@ def markdown_report(
     return "\n\n".join(parts) + "\n"
 
 
-def tables(results: Sequence[Results], comparisons: Sequence[Mapping[str, Any]]) -> list[tuple[str, Grid]]:
-    """Every table of a report with its caption, task by task and key by key."""
+def tables(results: Sequence[Results], comparisons: Comparisons) -> list[tuple[str, Grid]]:
+    """Every table of a report with its caption, task by task and key by key; what answers cost does not depend on a key."""
     found: list[tuple[str, Grid]] = []
     for task, entries in _by_task(results).items():
         for key, members in _by_key(entries).items():
@@ -143,6 +155,10 @@ def tables(results: Sequence[Results], comparisons: Sequence[Mapping[str, Any]])
                 found.append((f"{task}: F1 by category", category_grid(members, key)))
             found.append((f"{task}: every metric over the answerable questions", metric_grid(members, key)))
             found.append((f"{task}: evidence", evidence_grid(members, key)))
+            found.append((f"{task}: sessions of the evidence", evidence_grid(members, key, "sessions")))
+            by_category = category_evidence_grid(members, key)
+            if by_category[1]:
+                found.append((f"{task}: evidence by category", by_category))
             streamed = [entry for entry in members if entry["keys"][key]["retention"]]
             if streamed:
                 found.append((f"{task}: retention, share of consistent answers", retention_grid(streamed, key)))
@@ -152,9 +168,16 @@ def tables(results: Sequence[Results], comparisons: Sequence[Mapping[str, Any]])
             found += [(f"{task}: A[t, p] of {entry['system']}", triangle_grid(entry, key)) for entry in streamed]
             if any(len(entry["seeds"]) > 1 for entry in members):
                 found.append((f"{task}: mean ± standard deviation over seeds", seed_grid(members, key)))
-            compared = [one for one in comparisons if (one["task"], one["key"]) == (task, key)]
+            if any(variant_of(entry["system"]) for entry in members):
+                grid = ablation_grid(members, comparisons.ablations, key)
+                found.append((f"{task}: ablations, {ABLATED}", grid))
+            compared = [one for one in comparisons.pairs if (one["task"], one["key"]) == (task, key)]
             if compared:
                 found.append((f"{task}: {COMPARED}", comparison_grid(compared)))
+        found.append((f"{task}: cost", cost_grid(entries)))
+        ratios = ratio_grid(entries)
+        if len(ratios[1]) > 1:
+            found.append((f"{task}: cost as a multiple of full_context's, of the same run", ratios))
     return found
 
 
@@ -168,7 +191,7 @@ def comparison_report(comparisons: Sequence[Mapping[str, Any]]) -> Group:
     return Group(*tables)
 
 
-def terminal_report(results: Sequence[Results], comparisons: Sequence[Mapping[str, Any]]) -> Group:
+def terminal_report(results: Sequence[Results], comparisons: Comparisons) -> Group:
     """The same tables for a terminal, without the samples."""
     limited = any(entry["is_limited"] for entry in results)
     parts: list[Table | Text] = [Text(first_line(results), style="bold yellow")] if limited else []
@@ -184,7 +207,10 @@ def terminal_report(results: Sequence[Results], comparisons: Sequence[Mapping[st
             several = [entry for entry in members if len(entry["seeds"]) > 1]
             if several:
                 parts.append(_rich(seed_grid(several, key), f"{task}, mean ± standard deviation over seeds"))
-    return Group(*parts, comparison_report(comparisons))
+            if any(variant_of(entry["system"]) for entry in members):
+                grid = short_ablation_grid(members, comparisons.ablations, key)
+                parts.append(_rich(grid, f"{task}, ablations: difference to the full memory"))
+    return Group(*parts, comparison_report(comparisons.pairs))
 
 
 def _by_task(results: Sequence[Results]) -> dict[str, list[Results]]:
@@ -203,7 +229,7 @@ def _grouped(results: Sequence[Results], names: Callable[[Results], list[str]]) 
     return groups
 
 
-def _notes(results: Sequence[Results]) -> str:
+def _notes(entries: Sequence[Results]) -> str:
     text = (
         "The interval resamples conversations. Wrongly refused: share of the answerable questions. Claims on traps: share "
         "of traps answered with an assertion; trap answers: with the wrong answer that the trap names. "
@@ -211,13 +237,19 @@ def _notes(results: Sequence[Results]) -> str:
         "read on average; questions without known evidence are left out. Tokens and seconds are per question, for "
         "answering alone."
     )
-    for judge in _judges(results):
+    for judge in _judges(entries):
         text += (
             f" J: share of the answerable questions whose answer {judge} found to say what the gold one says; a refusal "
             "is wrong without being judged, and traps are not judged. It depends on the judge and is no F1: compare it "
             "within one judge and prompt alone."
         )
-    if results[0]["task"] == "locomo":
+    text += "".join(
+        f" {entry['system']}: one checkpoint for each of {len(entry['folds'])} folds; each conversation was asked of the one "
+        "whose training left it out."
+        for entry in entries
+        if entry["folds"] is not None
+    )
+    if entries[0]["task"] == "locomo":
         text += (
             " F1 is LoCoMo's official one; F1 with traps is its official overall mean (categories 1 to 5), of which "
             "category 5 alone gives 22.5 points to whoever always abstains."

@@ -2,7 +2,7 @@
 
 ``docs/evaluation.md`` describes the schema key by key. Keys are always present and always in the same order; a number that
 does not exist is ``null``. The file in the output folder itself holds
-``{"schema_version": ..., "results": [...], "comparisons": [...]}`` over all tasks and systems in that folder.
+``{"schema_version": ..., "results": [...], "comparisons": [...], "ablations": [...]}`` over all tasks and systems there.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ def build_results(
     settings: Mapping[str, Any],
     scoring: Mapping[str, Any],
     trained_on: Mapping[str, Any] | None,
+    folds: Sequence[Sequence[str]] | None = None,
 ) -> dict[str, Any]:
     """The content of ``results.json`` of one system on one task.
 
@@ -54,6 +55,7 @@ def build_results(
         scoring: what the scores depend on beside the answers.
         trained_on: ``ids`` of the conversations that the checkpoint was trained on (null where it does not say) and which
             of them were ``scored``; ``None`` for a system without a checkpoint.
+        folds: by fold, ids of the conversations that its checkpoint was asked about; ``None`` where all asked the same one.
     """
     original = sum(len(conversation.questions) for conversation in data.conversations)
     effective = len({(sample.conversation_id, sample.index) for sample in samples})
@@ -71,6 +73,7 @@ def build_results(
             "probes_sha256": data.probes_sha256,
         },
         "trained_on": None if trained_on is None else dict(trained_on),
+        "folds": None if folds is None else [list(ids) for ids in folds],
         "seeds": sorted(map(int, settings)),
         "n": {
             "original": original,

@@ -11,10 +11,10 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from mlmf.config.evaluation import EvalConfig
+from mlmf.evaluation.ablations import check_variants
 from mlmf.evaluation.asking import Pair, Stored, Task, answer_all, load_questions, stored_answers
 from mlmf.evaluation.consistency import load_labels
-from mlmf.evaluation.judge import load_judge
-from mlmf.evaluation.provenance import uses_checkpoint
+from mlmf.evaluation.judges import load_judges
 from mlmf.evaluation.report import terminal_report
 from mlmf.evaluation.samples import sole_writer
 from mlmf.evaluation.scoring import score_all
@@ -46,8 +46,9 @@ def run_evaluation(config: EvalConfig) -> Outcome:
         UserError: something in the settings, the data or the checkpoint is wrong; found before any question is asked
             where that is possible.
     """
-    for seed in config.seeds:
-        check_systems(config.for_seed(seed))
+    check_systems(config)
+    if config.ablations is not None:
+        check_variants(config)
     output_dir = Path(config.output_dir)
     pairs = [(task, name) for name in config.system_names for task in config.task_names]
     for folder in (output_dir, *(output_dir / task / name for task, name in pairs)):
@@ -55,7 +56,7 @@ def run_evaluation(config: EvalConfig) -> Outcome:
     tasks = {name: load_questions(name, config) for name in config.task_names}
     trained = {pair: _trained_on(pair[1], config, tasks[pair[0]]) for pair in pairs}
     labels = load_labels(config.consistency_labels) if config.consistency_labels else []
-    judge = None if config.predict_only else load_judge(config)
+    judges = None if config.predict_only else load_judges(config)
     with ExitStack() as locks:
         for task, name in pairs:
             locks.enter_context(sole_writer(output_dir / task / name))
@@ -64,9 +65,9 @@ def run_evaluation(config: EvalConfig) -> Outcome:
         else:
             stored = answer_all(config, pairs, tasks)
         too_many = any(one.failed > config.max_error_share * len(one.answers) for one in stored.values())
-        if config.predict_only:
+        if judges is None:
             return Outcome([], _counts(stored), None, exit_code=int(too_many))
-        results = score_all(config, tasks, stored, trained, labels, judge)
+        results = score_all(config, tasks, stored, trained, labels, judges)
         too_many |= any(_share_not_judged(entry) > config.max_error_share for entry in results.values())
         ordered = [results[task, name] for task in tasks for name in config.system_names]
         comparisons = write_summary(output_dir, ordered, config.seeds[0])
@@ -75,17 +76,20 @@ def run_evaluation(config: EvalConfig) -> Outcome:
 
 def _trained_on(system: str, config: EvalConfig, task: Task) -> dict[str, Any] | None:
     """For the results: the conversations that a system's checkpoints were trained on, and those of them it is asked about."""
-    if not uses_checkpoint(system, config):
+    if not config.uses_checkpoint(system):
         return None
     known: list[str] | None = []
-    for checkpoint in dict.fromkeys(config.for_seed(seed).checkpoint for seed in config.seeds):
-        assert checkpoint is not None
-        ids = trained_conversations(checkpoint, task.data.task)
+    scored: dict[str, None] = {}
+    for fold, part in [one for seed in config.seeds for one in config.parts(system, seed)]:
+        assert part.checkpoint is not None
+        asked = task.of_fold(fold)
+        ids = trained_conversations(part.checkpoint, task.data.task)
         if ids is not None and not config.allow_trained_conversations:
-            refuse_trained(checkpoint, task.data.task, task.selected, ids)
+            refuse_trained(part.checkpoint, task.data.task, asked, ids, fold=fold)
         # one checkpoint that does not say makes the whole unknown
         known = None if known is None or ids is None else list(dict.fromkeys([*known, *ids]))
-    return {"ids": known, "scored": [one.id for one in task.selected if one.id in set(known or ())]}
+        scored |= dict.fromkeys(one.id for one in asked if one.id in set(ids or ()))
+    return {"ids": known, "scored": list(scored)}
 
 
 def _share_not_judged(results: dict[str, Any]) -> float:

@@ -132,6 +132,7 @@ class Runner:
                 tokens_read=answer.tokens_read,
                 tokens_written=answer.tokens_written,
                 seconds=seconds,
+                seconds_decoding=answer.seconds_decoding,
                 turns_left_out=answer.turns_left_out,
                 memory_bytes=memory,
             )

@@ -56,6 +56,8 @@ class Sample:
     """Turns of everything said before the question."""
     seconds: float = 0.0
     """Wall clock of the batch over the questions in it."""
+    seconds_decoding: float = 0.0
+    """Of these, writing all tokens but the first; 0 where that was not measured."""
     turns_left_out: int = 0
     """Turns that full_context had no room for."""
     seconds_ingest: float = 0.0

@@ -37,9 +37,13 @@ class Scored:
     lured: bool = False
     """Whether it is the wrong answer the question names."""
     consistent: bool | None = None
-    """The lexical verdict; null for traps and where there is no answer."""
+    """The verdict of the judge of consistency; null for traps and where there is no answer."""
     judged: Verdict | None = None
     """The LLM judge's verdict; null for traps, where there is no answer, and without such a judge."""
+    recalled_sessions: tuple[str, ...] = ()
+    """The sessions of the recalled turns, each at the rank of its first turn."""
+    evidence_sessions: tuple[str, ...] = ()
+    """The sessions of the turns that hold the answer; none where those are not known."""
 
     @property
     def is_claim(self) -> bool:
@@ -80,8 +84,16 @@ def score_samples(
         success_threshold: see :func:`mlmf.evaluation.metrics.measure`.
     """
     questions = {(one.conversation_id, one.index): one for chat in conversations for one in chat.questions}
+    sessions = {
+        chat.id: {turn.id: str(session.index) for session in chat.sessions for turn in session.turns}
+        for chat in conversations
+    }
     pairs = [(sample, questions.get((sample.conversation_id, sample.index))) for sample in samples]
-    scored = [_scored(task, sample, question, success_threshold) for sample, question in pairs if question is not None]
+    scored = [
+        _with_sessions(_scored(task, sample, question, success_threshold), sessions[sample.conversation_id])
+        for sample, question in pairs
+        if question is not None
+    ]
     consistent = [None if one is None else one.is_consistent for one in _verdicts(scored, judge)]
     judged = _verdicts(scored, llm_judge) if llm_judge else [None] * len(scored)
     return [
@@ -99,6 +111,15 @@ def _verdicts(scored: Sequence[Scored], judge: ConsistencyJudge) -> list[Verdict
         None if not one.is_answerable else next(found) if one.is_claim else Verdict(is_consistent=False)
         for one in scored
     ]
+
+
+def _with_sessions(scored: Scored, session_of: Mapping[str, str]) -> Scored:
+    recalled, evidence = (
+        # a memory may recall what is no turn, such as the date line of a session
+        tuple(dict.fromkeys(session_of[turn] for turn in turns if turn in session_of))
+        for turns in (scored.sample.recalled, scored.known_evidence)
+    )
+    return replace(scored, recalled_sessions=recalled, evidence_sessions=evidence)
 
 
 def _scored(task: str, sample: Sample, question: Question, success_threshold: float) -> Scored:

@@ -6,14 +6,16 @@ Failed questions are left out of every mean; the main figures are also given wit
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import Any
 
 from mlmf.data.locomo import ADVERSARIAL, CATEGORY_NAMES
-from mlmf.evaluation.evidence import CUTOFFS, ndcg_at, recall_at, reciprocal_rank
+from mlmf.data.longmemeval import TYPE_NAMES
+from mlmf.evaluation.evidence import CUTOFFS, all_at, any_at, ndcg_at, recall_at, reciprocal_rank
 from mlmf.evaluation.metrics import LEXICAL, main_metric
 from mlmf.evaluation.scored import Scored, false_memory, over_refusal
 from mlmf.evaluation.statistics import mean, mean_interval, spread
+
+_NAMES = {"locomo": CATEGORY_NAMES, "longmemeval": TYPE_NAMES}
 
 
 def aggregate(task: str, answers: Sequence[Scored], *, seed: int) -> dict[str, Any]:
@@ -94,36 +96,42 @@ def evidence(answers: Iterable[Scored]) -> dict[str, Any]:
     """What was recalled against what holds the answer, over the answerable questions.
 
     Returns:
-        ``n`` and ``n_without`` (questions left out: no evidence given, or a turn that does not exist), ``recall`` of all
-        that was read, ``turns`` read on average and their ``corpus_share`` (of the turns said before the question),
-        ``mrr``, and by k ``recall_at`` and ``ndcg_at``.
+        ``n`` and ``n_without`` (questions left out: no evidence given, or a turn that does not exist), ``turns`` read on
+        average and their ``corpus_share`` (of the turns said before the question), and the figures of :func:`_found` for
+        turns, and under ``sessions`` for the sessions they belong to.
     """
     answerable = [one for one in answers if not one.question.is_trap]
     known = [one for one in answerable if one.known_evidence]
-
-    def average(value: Callable[[Scored], float]) -> float | None:
-        return mean(map(value, known))["mean"]
-
     return {
         "n": len(known),
         "n_without": len(answerable) - len(known),
-        "recall": average(lambda one: _recall(len(one.sample.recalled), one)),
-        "turns": average(lambda one: len(one.sample.recalled)),
+        "turns": mean(len(one.sample.recalled) for one in known)["mean"],
         "corpus_share": mean(
             len(one.sample.recalled) / one.sample.turns_history for one in known if one.sample.turns_history
         )["mean"],
-        "mrr": average(lambda one: reciprocal_rank(one.sample.recalled, one.known_evidence)),
-        "recall_at": {str(k): average(partial(_recall, k)) for k in CUTOFFS},
-        "ndcg_at": {str(k): average(partial(_ndcg, k)) for k in CUTOFFS},
+        **_found([(one.sample.recalled, one.known_evidence) for one in known]),
+        "sessions": _found([(one.recalled_sessions, one.evidence_sessions) for one in known]),
     }
 
 
-def _recall(k: int, one: Scored) -> float:
-    return recall_at(one.sample.recalled, one.known_evidence, k)
+def _found(pairs: Sequence[tuple[Sequence[str], Sequence[str]]]) -> dict[str, Any]:
+    """Figures over pairs of a ranking and what it should hold.
 
+    Returns:
+        ``recall`` of the whole ranking, ``mrr``, and by k ``recall_at``, ``ndcg_at``, ``any_at`` and ``all_at``.
+    """
 
-def _ndcg(k: int, one: Scored) -> float:
-    return ndcg_at(one.sample.recalled, one.known_evidence, k)
+    def at(figure: Callable[[Sequence[str], Sequence[str], int], float]) -> dict[str, float | None]:
+        return {str(k): mean(figure(ranked, wanted, k) for ranked, wanted in pairs)["mean"] for k in CUTOFFS}
+
+    return {
+        "recall": mean(recall_at(ranked, wanted, len(ranked)) for ranked, wanted in pairs)["mean"],
+        "mrr": mean(reciprocal_rank(ranked, wanted) for ranked, wanted in pairs)["mean"],
+        "recall_at": at(recall_at),
+        "ndcg_at": at(ndcg_at),
+        "any_at": at(any_at),
+        "all_at": at(all_at),
+    }
 
 
 def _every_metric(answerable: Sequence[Scored]) -> dict[str, dict[str, Any] | None]:
@@ -163,12 +171,13 @@ def _categories(task: str, scored: Sequence[Scored]) -> list[dict[str, Any]]:
                 "n": main["n"],
                 "f1": main["mean"],
                 "metrics": None if is_trap else _every_metric(found),
+                "evidence": None if is_trap else evidence(found),
             }
         )
     return entries
 
 
 def _category_name(task: str, category: int) -> str:
-    if task == "locomo":
-        return CATEGORY_NAMES[category]
+    if task in _NAMES:
+        return _NAMES[task][category]
     return f"period {category}" if task.startswith("locco") else f"category {category}"

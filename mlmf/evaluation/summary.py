@@ -8,7 +8,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from mlmf.evaluation.compare import Run, compare_runs
+from mlmf.evaluation.ablations import compare_ablations
+from mlmf.evaluation.compare import Comparisons, Run, compare_runs
 from mlmf.evaluation.folder import all_results, read_answers, summary_lock
 from mlmf.evaluation.html import html_report
 from mlmf.evaluation.plots import draw_plots, save_plots
@@ -19,7 +20,7 @@ from mlmf.paths import atomic_write_text
 logger = logging.getLogger(__name__)
 
 
-def write_summary(output_dir: Path, own: Sequence[dict[str, Any]], seed: int) -> list[dict[str, Any]]:
+def write_summary(output_dir: Path, own: Sequence[dict[str, Any]], seed: int) -> Comparisons:
     """Write results and reports of a folder, over the run at hand and those before it.
 
     ``report.html`` and ``plots/`` need the extra ``report``; without it, that they are missing is logged.
@@ -30,7 +31,7 @@ def write_summary(output_dir: Path, own: Sequence[dict[str, Any]], seed: int) ->
         seed: of the bootstrap, and picks the sample answers.
 
     Returns:
-        The comparisons between systems, see :func:`mlmf.evaluation.compare.compare_runs`.
+        The comparisons between systems, and of the variants of the memory with the full one.
     """
     with summary_lock(output_dir):
         results = all_results(output_dir, own)
@@ -40,14 +41,18 @@ def write_summary(output_dir: Path, own: Sequence[dict[str, Any]], seed: int) ->
             )
             for entry in results
         }
-        comparisons = compare_runs(
-            [Run(entry["system"], entry, answers[entry["task"], entry["system"]]) for entry in results], seed
-        )
-        content = {"schema_version": SCHEMA_VERSION, "results": results, "comparisons": comparisons}
+        runs = [Run(entry["system"], entry, answers[entry["task"], entry["system"]]) for entry in results]
+        comparisons = Comparisons(compare_runs(runs, seed), compare_ablations(runs, seed))
+        content = {
+            "schema_version": SCHEMA_VERSION,
+            "results": results,
+            "comparisons": comparisons.pairs,
+            "ablations": comparisons.ablations,
+        }
         write_json(output_dir / "results.json", content)
         atomic_write_text(output_dir / "report.md", markdown_report(results, answers, comparisons, seed))
         if find_spec("matplotlib") and find_spec("jinja2"):
-            plots = draw_plots(results, answers)
+            plots = draw_plots(results, answers, comparisons.ablations)
             save_plots(plots, output_dir / "plots")
             atomic_write_text(output_dir / "report.html", html_report(results, answers, comparisons, plots))
         else:

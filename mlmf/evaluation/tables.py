@@ -18,18 +18,19 @@ def main_grid(results: Sequence[Results], key: str) -> Grid:
 
     The columns of J are there where an LLM judge was asked.
     """
-    control = results[0]["keys"][key]["controls"]["always_abstain"]
-    tables = [*(entry["keys"][key]["scores"] for entry in results), control]
-    is_judged = any(scores["answerable"]["J"] for scores in tables)
+    control = _control(results, key)
+    systems = [(entry["system"], entry["keys"][key]["scores"]) for entry in results]
+    is_judged = any(scores["answerable"]["J"] for _, scores in [*systems, *control])
     header = [
         "system", "answerable F1", "95 % interval", *(["J", "n judged", "no verdict"] if is_judged else []),
-        "F1 with traps", "abstains on traps", "wrongly refused", "claims on traps", "trap answers", "evidence recall", "tokens read", "history read", "seconds each", "n", "failed",
+        "F1 with traps", "abstains on traps", "wrongly refused", "claims on traps", "trap answers", "evidence recall",
+        "tokens read", "history read", "seconds each", "n", "failed",
     ]  # fmt: skip
     rows = [
-        [entry["system"], *_scores(scores, is_judged), *_costs(entry, key)]
-        for entry, scores in zip(results, tables[:-1], strict=True)
+        [name, *_scores(scores, is_judged), *_costs(entry, key)]
+        for entry, (name, scores) in zip(results, systems, strict=True)
     ]
-    rows.append([CONTROL, *_scores(control, is_judged)[:-1], "-", "0", "0.0 %", "-", "-", "-"])
+    rows += [[name, *_scores(scores, is_judged)[:-1], "-", "0", "0.0 %", "-", "-", "-"] for name, scores in control]
     return header, rows
 
 
@@ -49,14 +50,13 @@ def short_grid(results: Sequence[Results], key: str) -> Grid:
 def category_grid(results: Sequence[Results], key: str) -> Grid:
     """F1 by category, the data's own number beside the name, since its names are often mixed up."""
     tables = [(entry["system"], entry["keys"][key]["scores"]) for entry in results]
-    tables.append((CONTROL, results[0]["keys"][key]["controls"]["always_abstain"]))
     named = {
-        category["category"]: f"{_label(category)} (n={category['n']:,})"
-        for _, scores in reversed(tables[:-1])
+        category["category"]: f"{category_label(category)} (n={category['n']:,})"
+        for _, scores in reversed(tables)
         for category in scores["categories"]
     }
     rows = []
-    for system, scores in tables:
+    for system, scores in [*tables, *_control(results, key)]:
         means = {category["category"]: category["f1"] for category in scores["categories"]}
         cells = [number(means.get(category)) for category in sorted(named)]
         rows.append([system, *cells, number(scores["macro_f1"]["mean"])])
@@ -68,7 +68,7 @@ def metric_grid(results: Sequence[Results], key: str) -> Grid:
     names = [*LEXICAL, "consistency"]
     main = results[0]["keys"][key]["scores"]["metric"]
     tables = [(entry["system"], entry["keys"][key]["scores"]) for entry in results]
-    tables.append((CONTROL, results[0]["keys"][key]["controls"]["always_abstain"]))
+    tables += _control(results, key)
     rows = [
         [
             system,
@@ -80,36 +80,6 @@ def metric_grid(results: Sequence[Results], key: str) -> Grid:
         for system, scores in tables
     ]
     return ["system", main, *names, "words", "n"], rows
-
-
-def evidence_grid(results: Sequence[Results], key: str) -> Grid:
-    """How well the turns that hold the answer were found, and what share of all turns was read for it."""
-    found = [(entry["system"], entry["keys"][key]["scores"]["evidence"]) for entry in results]
-    cutoffs = list(found[0][1]["recall_at"])
-    header = [
-        "system",
-        *(f"recall@{k}" for k in cutoffs),
-        "MRR",
-        f"NDCG@{cutoffs[-1]}",
-        "turns",
-        "of all",
-        "n",
-        "without",
-    ]
-    rows = [
-        [
-            system,
-            *(number(scores["recall_at"][k]) for k in cutoffs),
-            number(scores["mrr"]),
-            number(scores["ndcg_at"][cutoffs[-1]]),
-            "-" if scores["turns"] is None else f"{scores['turns']:.1f}",
-            percent(scores["corpus_share"]),
-            f"{scores['n']:,}",
-            f"{scores['n_without']:,}",
-        ]
-        for system, scores in found
-    ]
-    return header, rows
 
 
 def retention_grid(results: Sequence[Results], key: str, measure: str = "consistency") -> Grid:
@@ -192,7 +162,7 @@ def seed_grid(results: Sequence[Results], key: str) -> Grid:
     for entry in results:
         found = entry["keys"][key]["over_seeds"]
         note = "yes" if found["same_answers"] else "no"
-        rows.append([entry["system"], *(_with_sd(found[name]) for name in names), str(len(entry["seeds"])), note])
+        rows.append([entry["system"], *(with_sd(found[name]) for name in names), str(len(entry["seeds"])), note])
     return ["system", *names.values(), "seeds", "same answers"], rows
 
 
@@ -207,7 +177,8 @@ def _cell(text: str) -> str:
     return " ".join(text.replace("|", "\\|").split())
 
 
-def _with_sd(figure: Mapping[str, Any]) -> str:
+def with_sd(figure: Mapping[str, Any]) -> str:
+    """A mean over seeds with its standard deviation, where there are several."""
     return number(figure["mean"]) + (f" ± {figure['sd']:.3f}" if figure["sd"] is not None else "")
 
 
@@ -248,7 +219,15 @@ def interval(ends: Sequence[float] | None) -> str:
     return f"{ends[0]:.2f}..{ends[1]:.2f}" if ends else "-"
 
 
-def _label(category: Mapping[str, Any]) -> str:
+def _control(results: Sequence[Results], key: str) -> list[tuple[str, Mapping[str, Any]]]:
+    """The row that every table of scores ends with, unless the system itself was asked and has a row."""
+    if any(entry["system"] == "always_abstain" for entry in results):
+        return []
+    return [(CONTROL, results[0]["keys"][key]["controls"]["always_abstain"])]
+
+
+def category_label(category: Mapping[str, Any]) -> str:
+    """The data's own number of a category before its name."""
     digits, name = str(category["category"]), str(category["name"])
     return name if name.endswith(digits) else f"{digits} {name}"
 

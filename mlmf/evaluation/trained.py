@@ -32,9 +32,21 @@ def trained_conversations(checkpoint: str | Path, task: str) -> list[str] | None
 
 
 def refuse_trained(
-    checkpoint: str | Path, task: str, conversations: Sequence[Conversation], trained: Sequence[str]
+    checkpoint: str | Path,
+    task: str,
+    conversations: Sequence[Conversation],
+    trained: Sequence[str],
+    *,
+    fold: int | None = None,
 ) -> None:
     """Refuse to score a checkpoint on what it was trained on.
+
+    Args:
+        checkpoint: its folder.
+        task: whose conversations they are.
+        conversations: those it would be asked about.
+        trained: ids of those its training read.
+        fold: the fold whose checkpoint it is, where there are folds.
 
     Raises:
         UserError: names the conversations, and how to leave them out.
@@ -44,6 +56,8 @@ def refuse_trained(
         return
     left = [one.id for one in conversations if one.id not in set(seen)]
     way_out = f"score it on others (--conversations {' '.join(left[:SHOWN])})" if left else "score it on others"
+    if fold is not None:
+        way_out = f"fold {fold} tests them, so give the --folds and --fold_seed that its training was divided by"
     more = f" and {len(seen) - SHOWN:,} more" if len(seen) > SHOWN else ""
     raise UserError(
         f"checkpoint {checkpoint} was trained on {', '.join(seen[:SHOWN])}{more} of task {task}, so its scores there say "

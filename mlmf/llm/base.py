@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +17,8 @@ class Completion:
     """Tokens the model read."""
     new_tokens: int
     """Tokens it wrote, up to and including the one that ended the line."""
+    seconds_decoding: float = field(default=0.0, compare=False)
+    """Of the batch, writing all tokens but the first, over the completions in it; 0 where that cannot be told."""
 
 
 class LanguageModel(ABC):

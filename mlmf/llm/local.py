@@ -72,7 +72,7 @@ class LocalLanguageModel(LanguageModel):
 
 
 def _completion(row: list[int], written: Written) -> Completion:
-    return Completion(answer_line(written.text), len(row), written.tokens)
+    return Completion(answer_line(written.text), len(row), written.tokens, written.seconds_decoding)
 
 
 def _common_length(first: Sequence[int], second: Sequence[int]) -> int:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlmf.config.evaluation import EvalConfig
+from mlmf.config.variants import MLMF, base_system
 from mlmf.errors import UserError, unknown_name
 from mlmf.llm.base import LanguageModel
 from mlmf.paths import sha256_of
@@ -66,30 +67,35 @@ def check_systems(config: EvalConfig) -> None:
         UserError: an unknown system, ``mlmf`` without a checkpoint, or a checkpoint that is not there.
     """
     for name in config.system_names:
-        if name not in SYSTEMS:
+        if base_system(name) not in SYSTEMS:
             raise unknown_name("system", name, SYSTEMS)
-    if "mlmf" in config.system_names and config.checkpoint is None:
-        raise UserError("system mlmf needs a trained model; give --checkpoint DIR, the output_dir of train.py")
-    if config.checkpoint is not None and not Path(config.checkpoint).is_dir():
-        raise UserError(f"checkpoint {config.checkpoint}: no such folder; train.py prints the folder it saves to")
+        if base_system(name) == MLMF and config.checkpoint is None:
+            raise UserError("system mlmf needs a trained model; give --checkpoint DIR, the output_dir of train.py")
+    for seed in config.seeds:
+        for name in (MLMF, *config.system_names):
+            for _, part in config.parts(name, seed):
+                if part.checkpoint is not None and not Path(part.checkpoint).is_dir():
+                    raise UserError(
+                        f"checkpoint {part.checkpoint}: no such folder; train.py prints the folder it saves to"
+                    )
 
 
 def build_system(name: str, shared: Shared) -> System:
     """Build one system.
 
     Args:
-        name: a key of :data:`SYSTEMS`.
+        name: a key of :data:`SYSTEMS`, or a variant of ``mlmf``.
         shared: the settings and what the systems of the run share.
 
     Raises:
         UserError: a model, the checkpoint or the training file cannot be loaded.
     """
-    return SYSTEMS[name].build(shared)
+    return SYSTEMS[base_system(name)].build(shared)
 
 
 def system_settings(name: str, config: EvalConfig) -> dict[str, Any]:
     """The settings that may change what system ``name`` answers: part of what its results are stored under."""
-    settings = {field: getattr(config, field) for field in SYSTEMS[name].settings}
+    settings = {field: getattr(config, field) for field in SYSTEMS[base_system(name)].settings}
     if "memory" in settings:
         settings["memory"] = config.memory.changed
     if "cogmem" in settings:

@@ -106,6 +106,7 @@ class LineKeeper:
                 tokens_read=completion.prompt_tokens,
                 tokens_written=completion.new_tokens,
                 seconds=seconds,
+                seconds_decoding=completion.seconds_decoding,
                 recalled_lines=tuple(line.text for line in lines),
                 turns_left_out=turns_left_out,
             )

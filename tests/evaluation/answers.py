@@ -7,7 +7,7 @@ from typing import Any
 from mlmf.evaluation.consistency import ConsistencyJudge, LexicalJudge
 from mlmf.evaluation.samples import Sample
 from mlmf.evaluation.scored import Scored, score_samples
-from mlmf.types import Conversation, Question
+from mlmf.types import Conversation, Question, Session, Turn
 
 SAMPLE_FIELDS = set(Sample.__dataclass_fields__)
 
@@ -29,10 +29,12 @@ def answer(
     )
     gold = {"answer": "gold", "category": 1, "evidence_status": "ok" if changes.get("evidence") else "none"}
     question = Question(conversation, index, "Who?", **(gold | changes))
+    said = dict.fromkeys([*question.evidence, *sample.recalled])
+    session = Session(0, None, tuple(Turn(turn, "Anna", "something") for turn in said))
     (scored,) = score_samples(
         task,
         [sample],
-        [Conversation(conversation, (), (question,))],
+        [Conversation(conversation, (session,), (question,))],
         judge=LexicalJudge(),
         llm_judge=llm_judge,
         success_threshold=0.5,

@@ -96,7 +96,7 @@ def test_finished_folders_are_compared_without_asking(data_file: Path, tmp_path:
     spy.calls.clear()
     outcome = compare_folders(config(data_file, tmp_path, compare=folders, output_dir=str(tmp_path / "both")))
     assert (spy.calls, outcome.exit_code) == ([], 0)
-    (found, _) = json.loads((tmp_path / "both" / "comparison.json").read_text())["comparisons"]
+    (found, *_) = json.loads((tmp_path / "both" / "comparison.json").read_text())["comparisons"]
     assert found["systems"] == ["a/no_memory", "b/no_memory"]
     assert (found["n"], found["difference"]) == (6, pytest.approx(1 / 3))
     assert (

@@ -8,13 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlmf.evaluation.evidence import ndcg_at, recall_at, reciprocal_rank
+from mlmf.evaluation.evidence import all_at, any_at, ndcg_at, recall_at, reciprocal_rank
 
 RANKED = ("x", "a", "y", "b")
 
 
 def test_figures_of_one_ranking() -> None:
     assert [recall_at(RANKED, ("a", "b"), k) for k in (1, 2, 3, 4, 9)] == [0.0, 0.5, 0.5, 1.0, 1.0]
+    assert [any_at(RANKED, ("a", "b"), k) for k in (1, 2, 4)] == [0.0, 1.0, 1.0]
+    assert [all_at(RANKED, ("a", "b"), k) for k in (1, 2, 4)] == [0.0, 0.0, 1.0]
     assert reciprocal_rank(RANKED, ("a", "b")) == 0.5
     assert reciprocal_rank(RANKED, ("c",)) == 0.0
     best = 1 + 1 / math.log2(3)

@@ -45,11 +45,11 @@ def test_a_run_leaves_results_samples_and_a_report(data_file: Path, tmp_path: Pa
     assert names == [*expected, *plots, "report.html", "report.md", "results.json"]
     combined = json.loads((out / "results.json").read_text())
     assert (combined["schema_version"], combined["results"]) == (4, outcome.results)
-    assert [one["systems"] for one in combined["comparisons"]] == [["no_memory", "recent_window"]] * 2
+    assert [one["systems"] for one in combined["comparisons"]] == [["no_memory", "recent_window"]] * 3
     single = json.loads((out / "jsonl" / "recent_window" / "results.json").read_text())
     assert single == outcome.results[1]
     assert list(single) == [
-        "schema_version", "system", "task", "settings", "scoring", "data", "trained_on", "seeds", "n", "is_limited", "keys",
+        "schema_version", "system", "task", "settings", "scoring", "data", "trained_on", "folds", "seeds", "n", "is_limited", "keys",
         "usage", "ratios_to_full_context", "versions", "git_commit", "created_at",
     ]  # fmt: skip
     assert single["n"] == {"original": 8, "effective": 8, "answers": 8, "failed": 0}

@@ -1,0 +1,96 @@
+"""A trained judge of consistency: any cross-encoder for natural language inference, or one that gives a single score.
+
+Such a model reads two sentences, "the answer is what the system said" and "the answer is the gold one", and says how likely
+the second follows from the first. Which model is worth trusting is for ``--consistency_labels`` to measure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from safetensors import SafetensorError
+
+from mlmf.errors import UserError
+from mlmf.evaluation.consistency import Claim, Verdict
+from mlmf.hub import ModelKind, first_line, no_progress_bar, resolve_model
+
+CROSS_ENCODERS = ModelKind(setting="consistency_model")
+
+
+class CrossEncoderJudge:
+    """Consistent is an answer from which the gold one follows with a probability of at least ``threshold``.
+
+    A :class:`~mlmf.evaluation.consistency.ConsistencyJudge`.
+    """
+
+    def __init__(self, model: str, *, threshold: float = 0.5, device: str | None = None) -> None:
+        """Load a cross-encoder of ``sentence-transformers``.
+
+        Args:
+            model: local folder or Hugging Face id, such as ``cross-encoder/nli-deberta-v3-small``.
+            threshold: of the probability of entailment, or of the score of a model with one output.
+            device: by default CUDA where there is one.
+
+        Raises:
+            UserError: the extra ``retrieval`` is not installed, or it is no such model.
+        """
+        try:
+            from sentence_transformers import CrossEncoder
+        except ImportError as error:
+            raise UserError(
+                "a consistency model needs sentence-transformers, which is not installed: pip install 'mlmf[retrieval]'"
+            ) from error
+        folder = resolve_model(model, CROSS_ENCODERS)
+        try:
+            with no_progress_bar():
+                self._model = CrossEncoder(
+                    str(folder), device=device, local_files_only=True, model_kwargs={"use_safetensors": True}
+                )
+        except (OSError, ValueError, SafetensorError) as error:
+            raise UserError(
+                f"consistency_model {model!r}: no cross-encoder can be loaded from {folder}: {first_line(error)}"
+            ) from error
+        # of a folder the last part only: results name no place on the machine they come from
+        self.name = f"cross-encoder {folder.name if Path(model).is_dir() else model}"
+        self.threshold = threshold
+        self._entailment = _entailment(self._model.model.config.id2label, model)
+        self._known: dict[Claim, float] = {}
+
+    def judge(self, claims: Sequence[Claim]) -> list[Verdict]:
+        """One verdict per answer: whether the gold answer follows from it. Equal claims are read once."""
+        unread = [one for one in dict.fromkeys(claims) if one not in self._known]
+        if unread:
+            self._known |= zip(unread, self._probabilities(unread), strict=True)
+        return [Verdict(self._known[one] >= self.threshold) for one in claims]
+
+    def _probabilities(self, claims: Sequence[Claim]) -> list[float]:
+        from torch.nn import Identity
+
+        pairs = [(_statement(one.question, one.answer), _statement(one.question, one.gold)) for one in claims]
+        if self._entailment is None:
+            return [float(score) for score in self._model.predict(pairs, show_progress_bar=False)]
+        logits = self._model.predict(pairs, show_progress_bar=False, activation_fn=Identity(), convert_to_tensor=True)
+        return [float(one) for one in logits.softmax(-1)[:, self._entailment]]
+
+
+def _statement(question: str, answer: str) -> str:
+    return f'The answer to "{question}" is: {answer}'
+
+
+def _entailment(labels: dict[int, str], model: str) -> int | None:
+    """The output that means entailment; ``None`` for a model with a single one.
+
+    Raises:
+        UserError: several outputs, and none of them or more than one is called entailment.
+    """
+    if len(labels) == 1:
+        return None
+    # "not_entailment" is the other output of two-way models
+    found = [number for number, label in labels.items() if label.lower().startswith("entail")]
+    if len(found) != 1:
+        raise UserError(
+            f"consistency_model {model!r}: its outputs are {', '.join(labels.values())}, and none is entailment; give a "
+            "model for natural language inference, or one with a single score"
+        )
+    return found[0]
