@@ -14,7 +14,6 @@ from mlmf.config.variants import FULL, MLMF, base_system, variant_of, variant_sy
 from mlmf.errors import UserError
 
 _ALIASES = {"--task": "--tasks", "--systems": "--system", "--conversation": "--conversations", "--seed": "--seeds"}
-_WAYS = {"fold": "--folds N", "variant": "--ablations table5"}
 
 
 @dataclass
@@ -173,14 +172,15 @@ class EvalConfig:
 
     def _check_placeholders(self) -> None:
         """Refuse folds and ablations that do not fit the checkpoint's name."""
-        for name, setting in (("fold", self.folds), ("variant", self.ablations)):
+        for name, option, setting in (("fold", "folds", self.folds), ("variant", "ablations", self.ablations)):
             is_named = f"{{{name}}}" in (self.checkpoint or "")
             if is_named and setting is None:
-                raise UserError(f"checkpoint {self.checkpoint} names a {{{name}}}; say which: {_WAYS[name]}")
-            if setting is not None and not is_named and not (name == "variant" and self.ablation_training):
+                raise UserError(f"checkpoint {self.checkpoint} names a {{{name}}}; say which with --{option}")
+            if setting is not None and not is_named and not (option == "ablations" and self.ablation_training):
+                way_out = ", or --ablation_training FILES to train them" if option == "ablations" else ""
                 raise UserError(
-                    f"{_WAYS[name].split()[0][2:]} is {setting}, but checkpoint {self.checkpoint} has no {{{name}}} in it; "
-                    f"give one such as 'outputs/{name}_{{{name}}}/final'"
+                    f"{option} is {setting}, but checkpoint {self.checkpoint or 'null'} names no {{{name}}}; give one for "
+                    f"each, such as --checkpoint 'outputs/{name}_{{{name}}}/final'{way_out}"
                 )
         if self.folds is not None and self.folds < 2:
             raise UserError(f"folds must be at least 2, got {self.folds}; null scores one checkpoint on everything")

@@ -66,7 +66,7 @@ def _tests(entry: Results, ablations: Sequence[Mapping[str, Any]], key: str) -> 
         for one in ablations
         if (one["task"], one["key"], one["systems"][1]) == (entry["task"], key, entry["system"])
     }
-    facts, traps = by_measure.get("answerable_f1"), by_measure.get("abstention_on_traps")
+    facts, traps = by_measure.get("answerable_f1"), by_measure.get("traps_f1")
     on_traps = "-" if traps is None else f"{traps['difference']:+.3f}"
     if facts is None:
         return ["-"] * 6 + [on_traps, f"{entry['keys'][key]['scores']['answerable_f1']['n']:,}"]

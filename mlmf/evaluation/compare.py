@@ -18,7 +18,7 @@ Scores = dict[tuple[str, int], dict[int, float]]
 MEASURES: dict[str, Callable[[Row], bool]] = {
     "answerable_f1": lambda row: not row["is_trap"],
     "overall_f1": lambda row: True,
-    "abstention_on_traps": lambda row: bool(row["is_trap"]),
+    "traps_f1": lambda row: bool(row["is_trap"]),
 }
 """What is compared, each the mean of the task's main metric, and the questions it is over."""
 

@@ -58,20 +58,24 @@ class CrossEncoderJudge:
         self._known: dict[Claim, float] = {}
 
     def judge(self, claims: Sequence[Claim]) -> list[Verdict]:
-        """One verdict per answer: whether the gold answer follows from it. Equal claims are read once."""
+        """Whether each gold answer follows from the answer; equal claims, as under two keys, are read once."""
         unread = [one for one in dict.fromkeys(claims) if one not in self._known]
         if unread:
-            self._known |= zip(unread, self._probabilities(unread), strict=True)
+            self._known |= zip(unread, self._scores(unread), strict=True)
         return [Verdict(self._known[one] >= self.threshold) for one in claims]
 
-    def _probabilities(self, claims: Sequence[Claim]) -> list[float]:
+    def _scores(self, claims: Sequence[Claim]) -> list[float]:
+        from torch import Tensor
         from torch.nn import Identity
 
         pairs = [(_statement(one.question, one.answer), _statement(one.question, one.gold)) for one in claims]
-        if self._entailment is None:
-            return [float(score) for score in self._model.predict(pairs, show_progress_bar=False)]
-        logits = self._model.predict(pairs, show_progress_bar=False, activation_fn=Identity(), convert_to_tensor=True)
-        return [float(one) for one in logits.softmax(-1)[:, self._entailment]]
+        # a model with one output has its own way to a score from 0 to 1
+        activation = None if self._entailment is None else Identity()
+        scores: Tensor = self._model.predict(
+            pairs, show_progress_bar=False, activation_fn=activation, convert_to_tensor=True
+        )
+        likely = scores if self._entailment is None else scores.softmax(-1)[:, self._entailment]
+        return [float(one) for one in likely.tolist()]
 
 
 def _statement(question: str, answer: str) -> str:

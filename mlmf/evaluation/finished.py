@@ -12,10 +12,10 @@ from mlmf.config.evaluation import EvalConfig
 from mlmf.errors import UserError
 from mlmf.evaluation.compare import Run, compare_runs
 from mlmf.evaluation.folder import read_answers
-from mlmf.evaluation.report import comparison_report
 from mlmf.evaluation.results import SCHEMA_VERSION, write_json
 from mlmf.evaluation.run import Outcome
 from mlmf.evaluation.tables import comparison_grid, markdown_grid
+from mlmf.evaluation.terminal import comparison_report
 from mlmf.paths import atomic_write_text, check_writable_folder
 
 

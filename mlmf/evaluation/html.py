@@ -8,10 +8,13 @@ from typing import Any
 
 from mlmf.evaluation.compare import Comparisons
 from mlmf.evaluation.plots import Answers, Plots, embedded_svg
-from mlmf.evaluation.report import first_line, tables, warnings
+from mlmf.evaluation.report import first_line, warnings
+from mlmf.evaluation.report_tables import Captioned, tables
 from mlmf.evaluation.tables import Results
 
 TEMPLATES = Path(__file__).parent / "templates"
+FOLDED_FROM = 20
+"""Longer tables, such as those of every two of many systems, are shown on demand."""
 
 
 def html_report(results: Sequence[Results], answers: Answers, comparisons: Comparisons, plots: Plots) -> str:
@@ -31,10 +34,30 @@ def html_report(results: Sequence[Results], answers: Answers, comparisons: Compa
     return environment.get_template("report.html").render(
         heading=first_line(results).removeprefix("# "),
         warnings=warnings(results),
-        tables=tables(results, comparisons),
+        tables=[_table(table) for table in tables(results, comparisons)],
+        folded_from=FOLDED_FROM,
         plots=[(name.replace("-", ", "), embedded_svg(name, figure)) for name, figure in plots.items()],
         data=browser_data(answers),
     )
+
+
+def _table(table: Captioned) -> dict[str, Any]:
+    """A table for the template, with which of its columns hold words."""
+    from markupsafe import Markup
+
+    header, rows = table.grid
+    words = [not any(_is_number(row[column]) for row in rows) for column in range(len(header))]
+    return {
+        "title": table.title,
+        "note": table.note,
+        "header": header,
+        "rows": rows,
+        "kinds": [Markup(' class="text"') if column else "" for column in words],
+    }
+
+
+def _is_number(cell: str) -> bool:
+    return cell[:1].isdigit() or cell[:1] in ("-", "+", "<")
 
 
 def browser_data(answers: Answers) -> dict[str, Any]:

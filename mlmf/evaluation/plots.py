@@ -104,7 +104,7 @@ def _categories(entries: Sequence[Results], key: str) -> Figure:
         axes.bar(places + (position - (len(entries) - 1) / 2) * width, heights, width, label=entry["system"])
     axes.set_xticks(places, [_category(number, names[number]) for number in sorted(names)])
     axes.set_ylabel("F1")
-    axes.set_ylim(0, 1)
+    axes.set_ylim(bottom=0)
     _legend(axes)
     return figure
 
@@ -212,13 +212,17 @@ def _growth(entries: Sequence[Results], answers: Answers, field: str) -> Figure:
     for entry in entries:
         rows = answers[entry["task"], entry["system"]]
         key = rows[0]["key"] if rows else None
-        points = sorted(
-            (row["tokens_history"], row[field]) for row in rows if row["status"] == "ok" and row["key"] == key
-        )
-        groups = (
-            [group for group in np.array_split(np.array(points, dtype=float), BINS) if len(group)] if points else []
-        )
-        middles = [group.mean(axis=0) for group in groups]
+        costs: dict[int, list[float]] = {}
+        for row in rows:
+            if row["status"] == "ok" and row["key"] == key:
+                costs.setdefault(row["tokens_history"], []).append(row[field])
+        # the questions about one history stay together, or they would stand above each other
+        lengths = np.array_split(np.array(sorted(costs)), BINS)
+        middles = [
+            (np.average(group, weights=[len(costs[x]) for x in group]), np.mean([y for x in group for y in costs[x]]))
+            for group in lengths
+            if len(group)
+        ]
         axes.plot([x for x, _ in middles], [y for _, y in middles], marker="o", label=entry["system"])
     axes.set_xlabel("tokens said before the question")
     axes.set_ylabel(_GROWTH[field])

@@ -1,52 +1,22 @@
-"""Results for people: ``report.md`` and the tables a run ends with."""
+"""Results for people: ``report.md``, and the sentences that every report begins with."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
-from textwrap import fill, shorten
+from collections.abc import Mapping, Sequence
+from textwrap import shorten
 from typing import Any
 
-from rich import box
-from rich.console import Group
-from rich.table import Table
-from rich.text import Text
-
-from mlmf.config.variants import variant_of
 from mlmf.data.locco import LOCCO_SHA256, PROBE_SHA256
 from mlmf.data.locomo import LOCOMO_SHA256
-from mlmf.evaluation.ablation_table import COMPARED as ABLATED
-from mlmf.evaluation.ablation_table import ablation_grid, short_ablation_grid
 from mlmf.evaluation.compare import Comparisons
-from mlmf.evaluation.cost_tables import cost_grid, ratio_grid
-from mlmf.evaluation.evidence_tables import category_evidence_grid, evidence_grid
 from mlmf.evaluation.metrics import main_metric
-from mlmf.evaluation.tables import (
-    Grid,
-    Results,
-    category_grid,
-    comparison_grid,
-    main_grid,
-    markdown_grid,
-    metric_grid,
-    number,
-    percent,
-    retention_grid,
-    seed_grid,
-    short_comparison_grid,
-    short_grid,
-    title,
-    triangle_grid,
-)
+from mlmf.evaluation.report_tables import by_task, tables
+from mlmf.evaluation.tables import Results, markdown_grid, number, percent
 
 SHOWN_SAMPLES = 10
 SHOWN_LINES = 3
 SHOWN_CHARACTERS = 160
-HEADER_CHARACTERS = 10
-COMPARED = (
-    "paired comparison on the same questions, second minus first (interval and first p-value by bootstrap over "
-    "conversations; t-test over questions, which it takes for independent; corrected over the pairs by Holm)"
-)
 _PUBLISHED = {*LOCCO_SHA256.values(), LOCOMO_SHA256}
 Answers = Mapping[tuple[str, str], Sequence[Mapping[str, Any]]]
 
@@ -69,7 +39,7 @@ def first_line(results: Sequence[Results]) -> str:
 def warnings(results: Sequence[Results]) -> list[str]:
     """Sentences about what makes the numbers not comparable, with others or with each other."""
     lines = list(dict.fromkeys(line for entry in results for line in _unpinned(entry)))
-    for task, entries in _by_task(results).items():
+    for task, entries in by_task(results).items():
         if len({(entry["data"]["sha256"], entry["data"]["probes_sha256"]) for entry in entries}) > 1:
             lines.append(f"The systems on {task} were asked about different data; their rows cannot be compared.")
         if len(judges := _judges(entries)) > 1:
@@ -83,13 +53,6 @@ def warnings(results: Sequence[Results]) -> list[str]:
                 f"{entry['system']} on {entry['task']}: {n['failed']:,} of {n['answers']:,} questions failed and are "
                 f"left out of its means; counted as zero, answerable F1 is {zero}."
             )
-        for name, key in entry["keys"].items():
-            verdicts = key["scores"]["answerable"]["J"]
-            if verdicts and verdicts["failed"]:
-                lines.append(
-                    f"{entry['system']} on {entry['task']}, {name} key: the LLM judge gave no verdict on "
-                    f"{verdicts['failed']:,} of {verdicts['n'] + verdicts['failed']:,} answers; J leaves them out."
-                )
         cut = entry["usage"]["cut"]
         if cut["questions"]:
             lines.append(
@@ -97,6 +60,13 @@ def warnings(results: Sequence[Results]) -> list[str]:
                 f"were asked without the oldest turns, for which the model's window has no room: {cut['turns']:,.0f} turns "
                 f"on average, {percent(cut['share'])} of the history."
             )
+        for name, key in entry["keys"].items():
+            verdicts = key["scores"]["answerable"]["J"]
+            if verdicts and verdicts["failed"]:
+                lines.append(
+                    f"{entry['system']} on {entry['task']}, {name} key: the LLM judge gave no verdict on "
+                    f"{verdicts['failed']:,} of {verdicts['n'] + verdicts['failed']:,} answers; J leaves them out."
+                )
         if entry["trained_on"] and entry["trained_on"]["scored"]:
             lines.append(
                 f"{entry['system']} on {entry['task']}: its checkpoint was trained on "
@@ -134,9 +104,11 @@ def markdown_report(results: Sequence[Results], answers: Answers, comparisons: C
         seed: picks the sample questions; every system shows the same ones.
     """
     parts = [first_line(results), *(f"**Warning.** {warning}" for warning in warnings(results))]
-    for task, entries in _by_task(results).items():
+    for task, entries in by_task(results).items():
         parts.append(f"## {task}")
-        parts += [f"{caption}:\n\n{markdown_grid(grid)}" for caption, grid in tables(entries, comparisons)]
+        for table in tables(entries, comparisons):
+            note = f" ({table.note})" if table.note else ""
+            parts.append(f"{table.title}{note}:\n\n{markdown_grid(table.grid)}")
         parts.append(_notes(entries))
         for entry in entries:
             shown = _shown(answers[task, entry["system"]], seed)
@@ -145,91 +117,7 @@ def markdown_report(results: Sequence[Results], answers: Answers, comparisons: C
     return "\n\n".join(parts) + "\n"
 
 
-def tables(results: Sequence[Results], comparisons: Comparisons) -> list[tuple[str, Grid]]:
-    """Every table of a report with its caption, task by task and key by key; what answers cost does not depend on a key."""
-    found: list[tuple[str, Grid]] = []
-    for task, entries in _by_task(results).items():
-        for key, members in _by_key(entries).items():
-            found.append((title(members[0], key), main_grid(members, key)))
-            if members[0]["keys"][key]["scores"]["categories"]:
-                found.append((f"{task}: F1 by category", category_grid(members, key)))
-            found.append((f"{task}: every metric over the answerable questions", metric_grid(members, key)))
-            found.append((f"{task}: evidence", evidence_grid(members, key)))
-            found.append((f"{task}: sessions of the evidence", evidence_grid(members, key, "sessions")))
-            by_category = category_evidence_grid(members, key)
-            if by_category[1]:
-                found.append((f"{task}: evidence by category", by_category))
-            streamed = [entry for entry in members if entry["keys"][key]["retention"]]
-            if streamed:
-                found.append((f"{task}: retention, share of consistent answers", retention_grid(streamed, key)))
-            judged = [entry for entry in streamed if entry["keys"][key]["retention"]["J"]]
-            if judged:
-                found.append((f"{task}: retention, share judged correct (J)", retention_grid(judged, key, "J")))
-            found += [(f"{task}: A[t, p] of {entry['system']}", triangle_grid(entry, key)) for entry in streamed]
-            if any(len(entry["seeds"]) > 1 for entry in members):
-                found.append((f"{task}: mean ± standard deviation over seeds", seed_grid(members, key)))
-            if any(variant_of(entry["system"]) for entry in members):
-                grid = ablation_grid(members, comparisons.ablations, key)
-                found.append((f"{task}: ablations, {ABLATED}", grid))
-            compared = [one for one in comparisons.pairs if (one["task"], one["key"]) == (task, key)]
-            if compared:
-                found.append((f"{task}: {COMPARED}", comparison_grid(compared)))
-        found.append((f"{task}: cost", cost_grid(entries)))
-        ratios = ratio_grid(entries)
-        if len(ratios[1]) > 1:
-            found.append((f"{task}: cost as a multiple of full_context's, of the same run", ratios))
-    return found
-
-
-def comparison_report(comparisons: Sequence[Mapping[str, Any]]) -> Group:
-    """The comparisons of systems on their answerable questions, for a terminal."""
-    tables = []
-    for task, key in dict.fromkeys((one["task"], one["key"]) for one in comparisons):
-        members = [one for one in comparisons if (one["task"], one["key"]) == (task, key)]
-        name = task if key == "raw" else f"{task}, {key} key"
-        tables.append(_rich(short_comparison_grid(members), f"{name}: second minus first, F1 of answerable questions"))
-    return Group(*tables)
-
-
-def terminal_report(results: Sequence[Results], comparisons: Comparisons) -> Group:
-    """The same tables for a terminal, without the samples."""
-    limited = any(entry["is_limited"] for entry in results)
-    parts: list[Table | Text] = [Text(first_line(results), style="bold yellow")] if limited else []
-    parts += [Text(f"Warning: {warning}", style="yellow") for warning in warnings(results)]
-    for task, entries in _by_task(results).items():
-        for key, members in _by_key(entries).items():
-            parts.append(_rich(short_grid(members, key), title(members[0], key)))
-            if members[0]["keys"][key]["scores"]["categories"]:
-                parts.append(_rich(category_grid(members, key), f"{task}, F1 by category"))
-            streamed = [entry for entry in members if entry["keys"][key]["retention"]]
-            if streamed:
-                parts.append(_rich(retention_grid(streamed, key), f"{task}, retention (consistent answers)"))
-            several = [entry for entry in members if len(entry["seeds"]) > 1]
-            if several:
-                parts.append(_rich(seed_grid(several, key), f"{task}, mean ± standard deviation over seeds"))
-            if any(variant_of(entry["system"]) for entry in members):
-                grid = short_ablation_grid(members, comparisons.ablations, key)
-                parts.append(_rich(grid, f"{task}, ablations: difference to the full memory"))
-    return Group(*parts, comparison_report(comparisons.pairs))
-
-
-def _by_task(results: Sequence[Results]) -> dict[str, list[Results]]:
-    return _grouped(results, lambda entry: [entry["task"]])
-
-
-def _by_key(results: Sequence[Results]) -> dict[str, list[Results]]:
-    return _grouped(results, lambda entry: list(entry["keys"]))
-
-
-def _grouped(results: Sequence[Results], names: Callable[[Results], list[str]]) -> dict[str, list[Results]]:
-    groups: dict[str, list[Results]] = {}
-    for entry in results:
-        for name in names(entry):
-            groups.setdefault(name, []).append(entry)
-    return groups
-
-
-def _notes(entries: Sequence[Results]) -> str:
+def _notes(results: Sequence[Results]) -> str:
     text = (
         "The interval resamples conversations. Wrongly refused: share of the answerable questions. Claims on traps: share "
         "of traps answered with an assertion; trap answers: with the wrong answer that the trap names. "
@@ -237,19 +125,19 @@ def _notes(entries: Sequence[Results]) -> str:
         "read on average; questions without known evidence are left out. Tokens and seconds are per question, for "
         "answering alone."
     )
-    for judge in _judges(entries):
+    text += "".join(
+        f" {entry['system']}: one checkpoint for each of {len(entry['folds'])} folds; each conversation was asked of the one "
+        "whose training left it out."
+        for entry in results
+        if entry["folds"] is not None
+    )
+    for judge in _judges(results):
         text += (
             f" J: share of the answerable questions whose answer {judge} found to say what the gold one says; a refusal "
             "is wrong without being judged, and traps are not judged. It depends on the judge and is no F1: compare it "
             "within one judge and prompt alone."
         )
-    text += "".join(
-        f" {entry['system']}: one checkpoint for each of {len(entry['folds'])} folds; each conversation was asked of the one "
-        "whose training left it out."
-        for entry in entries
-        if entry["folds"] is not None
-    )
-    if entries[0]["task"] == "locomo":
+    if results[0]["task"] == "locomo":
         text += (
             " F1 is LoCoMo's official one; F1 with traps is its official overall mean (categories 1 to 5), of which "
             "category 5 alone gives 22.5 points to whoever always abstains."
@@ -288,15 +176,3 @@ def _sample_table(answers: Sequence[Mapping[str, Any]], metric: str) -> str:
         )
         rows.append([one["question"], gold, text or "(empty)", number(one["metrics"].get(metric)), lines])
     return markdown_grid((header, rows))
-
-
-def _rich(grid: Grid, caption: str) -> Table:
-    header, rows = grid
-    table = Table(title=caption, title_justify="left", box=box.SIMPLE_HEAD, padding=0)
-    for position, name in enumerate(header):
-        # broken here, because the library would rather cut numbers short than break a long header
-        folded = fill(name, HEADER_CHARACTERS, break_long_words=False, break_on_hyphens=False)
-        table.add_column(folded, justify="right" if position else "left", no_wrap=True)
-    for row in rows:
-        table.add_row(*row)
-    return table

@@ -15,10 +15,10 @@ from mlmf.evaluation.ablations import check_variants
 from mlmf.evaluation.asking import Pair, Stored, Task, answer_all, load_questions, stored_answers
 from mlmf.evaluation.consistency import load_labels
 from mlmf.evaluation.judges import load_judges
-from mlmf.evaluation.report import terminal_report
 from mlmf.evaluation.samples import sole_writer
 from mlmf.evaluation.scoring import score_all
 from mlmf.evaluation.summary import write_summary
+from mlmf.evaluation.terminal import terminal_report
 from mlmf.evaluation.trained import refuse_trained, trained_conversations
 from mlmf.paths import check_writable_folder
 from mlmf.systems.build import check_systems

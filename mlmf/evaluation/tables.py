@@ -19,16 +19,14 @@ def main_grid(results: Sequence[Results], key: str) -> Grid:
     The columns of J are there where an LLM judge was asked.
     """
     control = _control(results, key)
-    systems = [(entry["system"], entry["keys"][key]["scores"]) for entry in results]
-    is_judged = any(scores["answerable"]["J"] for _, scores in [*systems, *control])
+    is_judged = any(entry["keys"][key]["scores"]["answerable"]["J"] for entry in results)
     header = [
         "system", "answerable F1", "95 % interval", *(["J", "n judged", "no verdict"] if is_judged else []),
         "F1 with traps", "abstains on traps", "wrongly refused", "claims on traps", "trap answers", "evidence recall",
         "tokens read", "history read", "seconds each", "n", "failed",
     ]  # fmt: skip
     rows = [
-        [name, *_scores(scores, is_judged), *_costs(entry, key)]
-        for entry, (name, scores) in zip(results, systems, strict=True)
+        [entry["system"], *_scores(entry["keys"][key]["scores"], is_judged), *_costs(entry, key)] for entry in results
     ]
     rows += [[name, *_scores(scores, is_judged)[:-1], "-", "0", "0.0 %", "-", "-", "-"] for name, scores in control]
     return header, rows
@@ -122,8 +120,13 @@ def triangle_grid(entry: Results, key: str) -> Grid:
     return header, rows
 
 
-def comparison_grid(comparisons: Sequence[Mapping[str, Any]]) -> Grid:
-    """Two systems a row: the difference (second minus first), and how sure it is."""
+def comparison_grid(comparisons: Sequence[Mapping[str, Any]], *, with_task: bool = True) -> Grid:
+    """Two systems a row: the difference (second minus first), and how sure it is.
+
+    Args:
+        comparisons: as :func:`mlmf.evaluation.compare.compare_runs` gives them.
+        with_task: name task and key in every row.
+    """
     header = [
         "task", "key", "measure", "first", "second", "F1 first", "F1 second", "difference", "95 % interval",
         "p bootstrap (Holm)", "p t-test (Holm)", "p over seeds", "effect d", "n",
@@ -137,7 +140,7 @@ def comparison_grid(comparisons: Sequence[Mapping[str, Any]]) -> Grid:
         ]
         for one in comparisons
     ]  # fmt: skip
-    return header, rows
+    return (header, rows) if with_task else (header[2:], [row[2:] for row in rows])
 
 
 def short_comparison_grid(comparisons: Sequence[Mapping[str, Any]]) -> Grid:
@@ -164,6 +167,13 @@ def seed_grid(results: Sequence[Results], key: str) -> Grid:
         note = "yes" if found["same_answers"] else "no"
         rows.append([entry["system"], *(with_sd(found[name]) for name in names), str(len(entry["seeds"])), note])
     return ["system", *names.values(), "seeds", "same answers"], rows
+
+
+def short_seed_grid(results: Sequence[Results], key: str) -> Grid:
+    """The columns of :func:`seed_grid` that fit on a terminal of 100 columns."""
+    header, rows = seed_grid(results, key)
+    kept = [position for position, name in enumerate(header) if name not in ("F1 with traps", "consistency")]
+    return [header[position] for position in kept], [[row[position] for position in kept] for row in rows]
 
 
 def markdown_grid(grid: Grid) -> str:

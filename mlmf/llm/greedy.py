@@ -159,7 +159,7 @@ class GreedyDecoder:
     def _has_ended(self, ids: list[int], one_line: bool) -> bool:
         if set(ids) & set(self._end_ids()):
             return True
-        return one_line and has_line(self.tokenizer.decode(ids))
+        return one_line and has_line(str(self.tokenizer.decode(ids)))
 
     def _prefill(self, prefix: list[int], copies: int) -> Cache:
         if self._prefix is None or self._prefix[0] != prefix:

@@ -9,7 +9,7 @@ import torch
 from transformers import BertConfig, BertForSequenceClassification
 
 from mlmf.errors import UserError
-from mlmf.evaluation.consistency import Claim, ConsistencyJudge, Verdict
+from mlmf.evaluation.consistency import Claim, ConsistencyJudge
 from mlmf.evaluation.consistency_model import CrossEncoderJudge
 from mlmf.evaluation.run import run_evaluation
 from mlmf.tiny import VOCAB_SIZE
@@ -18,7 +18,6 @@ from tests.retrieval.tiny_encoder import save_tiny_encoder
 
 pytest.importorskip("sentence_transformers")
 
-CLAIM = Claim("Which pet?", "a cat", "cat")
 NLI = {0: "contradiction", 1: "entailment", 2: "neutral"}
 
 
@@ -35,26 +34,32 @@ def save(folder: Path, labels: dict[int, str], biases: list[float]) -> Path:
     return folder
 
 
+def verdicts(judge: ConsistencyJudge) -> list[bool | None]:
+    assert judge.judge([]) == []
+    claims = [Claim("Which pet?", "a cat", "cat"), Claim("Where?", "in Oslo", "in the far north of the country")]
+    return [one.is_consistent for one in judge.judge(claims)]
+
+
 @pytest.mark.parametrize(("biases", "expected"), [([0.0, 2.0, 0.0], True), ([2.0, 0.0, 0.0], False)])
 def test_the_output_called_entailment_decides(tmp_path: Path, biases: list[float], expected: bool) -> None:
     judge: ConsistencyJudge = CrossEncoderJudge(str(save(tmp_path / "nli", NLI, biases)), device="cpu")
     assert judge.name == "cross-encoder nli"
-    assert judge.judge([CLAIM]) == [Verdict(expected)]
+    assert verdicts(judge) == [expected] * 2
     reordered = {0: "entailment", 1: "neutral", 2: "contradiction"}
     other = CrossEncoderJudge(str(save(tmp_path / "other", reordered, biases)), device="cpu")
-    assert other.judge([CLAIM]) == [Verdict(not expected)]
+    assert verdicts(other) == [not expected] * 2
 
 
 def test_the_threshold_is_of_the_probability(tmp_path: Path) -> None:
     folder = str(save(tmp_path / "nli", NLI, [0.0, 1.0, 0.0]))  # entailment 0.576
-    found = [CrossEncoderJudge(folder, threshold=t, device="cpu").judge([CLAIM]) for t in (0.57, 0.58)]
-    assert found == [[Verdict(True)], [Verdict(False)]]
+    found = [verdicts(CrossEncoderJudge(folder, threshold=t, device="cpu"))[0] for t in (0.57, 0.58)]
+    assert found == [True, False]
 
 
 def test_a_model_with_one_score_needs_no_label(tmp_path: Path) -> None:
     folder = str(save(tmp_path / "sts", {0: "LABEL_0"}, [2.0]))  # sigmoid 0.881
-    found = [CrossEncoderJudge(folder, threshold=t, device="cpu").judge([CLAIM]) for t in (0.88, 0.89)]
-    assert found == [[Verdict(True)], [Verdict(False)]]
+    found = [verdicts(CrossEncoderJudge(folder, threshold=t, device="cpu"))[0] for t in (0.88, 0.89)]
+    assert found == [True, False]
 
 
 def test_a_model_that_judges_something_else_is_refused(tmp_path: Path) -> None:

@@ -103,8 +103,11 @@ def test_folds_that_were_divided_otherwise_are_refused(people: Path, trained: st
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"folds": 2, "checkpoint": "x"}, r"folds is 2, but checkpoint x has no \{fold\} in it"),
-        ({"checkpoint": "x_{fold}"}, r"checkpoint x_\{fold\} names a \{fold\}; say which: --folds N"),
+        (
+            {"folds": 2, "checkpoint": "x"},
+            r"folds is 2, but checkpoint x names no \{fold\}; give one for each, such as --checkpoint",
+        ),
+        ({"checkpoint": "x_{fold}"}, r"checkpoint x_\{fold\} names a \{fold\}; say which with --folds"),
         ({"folds": 1, "checkpoint": "x_{fold}"}, "folds must be at least 2, got 1"),
     ],
 )

@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 import pytest
 
 from mlmf.evaluation.html import is_right
+from mlmf.evaluation.plots import draw_plots
 from mlmf.evaluation.run import run_evaluation
 from mlmf.types import Answer
 from tests.evaluation.conftest import SpySystem, config
@@ -41,7 +42,19 @@ def test_the_page_holds_tables_plots_and_every_answer(data_file: Path, tmp_path:
         ("[9 May 2023] Anna: hi", True),
         (attack, False),
     ]
-    assert "<td>always abstain</td>" in page
+    assert '<td class="text">always abstain</td>' in page
+
+
+def test_questions_about_one_history_are_one_point_of_the_growth_plots(
+    data_file: Path, tmp_path: Path, spy: SpySystem
+) -> None:
+    results = run_evaluation(config(data_file, tmp_path, system="no_memory")).results
+    cost = {"key": "raw", "status": "ok", "seconds": 1.0}
+    rows = [{**cost, "tokens_history": 100, "tokens_read": read} for read in (1, 2, 3)]
+    rows.append({**cost, "tokens_history": 300, "tokens_read": 10})
+    plots = draw_plots(results, {("jsonl", "no_memory"): rows})
+    (line,) = plots["jsonl-growth-tokens_read"].axes[0].lines
+    assert (list(line.get_xdata()), list(line.get_ydata())) == ([100, 300], [2, 10])
 
 
 def test_a_run_over_periods_draws_what_is_kept(tmp_path: Path, spy: SpySystem) -> None:

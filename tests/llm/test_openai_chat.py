@@ -163,9 +163,13 @@ def test_estimated_tokens_are_near_those_of_a_real_tokenizer() -> None:
 
 
 @pytest.mark.slow
-def test_transformers_serve_answers_with_the_packaged_model(smollm2_server: ModelServer) -> None:
+def test_transformers_serve_answers_with_the_packaged_model(
+    smollm2_server: ModelServer, smollm2: tuple[PreTrainedModel, PreTrainedTokenizerBase]
+) -> None:
     model = OpenAIChatModel(smollm2_server.model, smollm2_server.url)
-    conversations = [[Message("user", f"What is the capital of {place}?")] for place in ("France", "Italy")]
-    paris, rome = (reply.text for reply in model.chat(conversations, 24))
-    assert "Paris" in paris
-    assert "Rome" in rome
+    asked = [Message("user", "What is the capital of France?")]
+    there, again = model.chat([asked, asked], 24)
+    assert "Paris" in there.text
+    assert there == again
+    (here,) = LocalChatModel(*smollm2, name="smollm2").chat([asked], 24)
+    assert (there.prompt_tokens, there.text) == (here.prompt_tokens, here.text)

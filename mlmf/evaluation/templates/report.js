@@ -18,10 +18,14 @@ function compare(a, b) {
 for (const table of document.querySelectorAll("table.sortable")) {
   table.querySelectorAll("th").forEach((head, column) => {
     head.addEventListener("click", () => {
-      const down = head.getAttribute("aria-sort") !== "descending";
-      table.querySelectorAll("th").forEach((other) => other.removeAttribute("aria-sort"));
-      head.setAttribute("aria-sort", down ? "descending" : "ascending");
       const body = table.tBodies[0];
+      // the first click shows what people look for: the largest number, or the first word of the alphabet
+      const first = head.classList.contains("text") ? "ascending" : "descending";
+      const second = first === "ascending" ? "descending" : "ascending";
+      const order = head.getAttribute("aria-sort") === first ? second : first;
+      const down = order === "descending";
+      table.querySelectorAll("th").forEach((other) => other.removeAttribute("aria-sort"));
+      head.setAttribute("aria-sort", order);
       const rows = [...body.rows].sort((one, two) => compare(cellValue(one, column), cellValue(two, column)));
       body.append(...(down ? rows.reverse() : rows));
     });

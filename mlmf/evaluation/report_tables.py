@@ -1,0 +1,106 @@
+"""Every table of a report with its caption, for Markdown and for the page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from mlmf.config.variants import variant_of
+from mlmf.evaluation.ablation_table import COMPARED as ABLATED
+from mlmf.evaluation.ablation_table import ablation_grid
+from mlmf.evaluation.compare import Comparisons
+from mlmf.evaluation.cost_tables import cost_grid, ratio_grid
+from mlmf.evaluation.evidence_tables import category_evidence_grid, evidence_grid
+from mlmf.evaluation.tables import (
+    Grid,
+    Results,
+    category_grid,
+    comparison_grid,
+    main_grid,
+    metric_grid,
+    retention_grid,
+    seed_grid,
+    title,
+    triangle_grid,
+)
+
+COMPARED = (
+    "second minus first on the same questions; interval and first p-value by bootstrap over conversations; t-test over "
+    "questions, which it takes for independent; corrected over the pairs by Holm"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Captioned:
+    """A table of a report."""
+
+    title: str
+    grid: Grid
+    note: str = ""
+    """What a reader must know to read it."""
+
+
+def tables(results: Sequence[Results], comparisons: Comparisons) -> list[Captioned]:
+    """Every table of a report with its caption, task by task and key by key; what answers cost does not depend on a key."""
+    found: list[Captioned] = []
+    for task, entries in by_task(results).items():
+        for key, members in by_key(entries).items():
+            name = named(task, key)
+            found.append(Captioned(title(members[0], key), main_grid(members, key)))
+            if members[0]["keys"][key]["scores"]["categories"]:
+                found.append(Captioned(f"{name}: F1 by category", category_grid(members, key)))
+            found.append(Captioned(f"{name}: every metric over the answerable questions", metric_grid(members, key)))
+            found.append(Captioned(f"{name}: evidence", evidence_grid(members, key)))
+            found.append(Captioned(f"{name}: sessions of the evidence", evidence_grid(members, key, "sessions")))
+            by_category = category_evidence_grid(members, key)
+            if by_category[1]:
+                found.append(Captioned(f"{name}: evidence by category", by_category))
+            streamed = [entry for entry in members if entry["keys"][key]["retention"]]
+            if streamed:
+                found.append(
+                    Captioned(f"{name}: retention, share of consistent answers", retention_grid(streamed, key))
+                )
+            judged = [entry for entry in streamed if entry["keys"][key]["retention"]["J"]]
+            if judged:
+                grid = retention_grid(judged, key, "J")
+                found.append(Captioned(f"{name}: retention, share judged correct (J)", grid))
+            found += [
+                Captioned(f"{name}: A[t, p] of {entry['system']}", triangle_grid(entry, key)) for entry in streamed
+            ]
+            if any(len(entry["seeds"]) > 1 for entry in members):
+                found.append(Captioned(f"{name}: mean ± standard deviation over seeds", seed_grid(members, key)))
+            if any(variant_of(entry["system"]) for entry in members):
+                grid = ablation_grid(members, comparisons.ablations, key)
+                found.append(Captioned(f"{name}: ablations", grid, ABLATED))
+            compared = [one for one in comparisons.pairs if (one["task"], one["key"]) == (task, key)]
+            if compared:
+                grid = comparison_grid(compared, with_task=False)
+                found.append(Captioned(f"{name}: paired comparisons", grid, COMPARED))
+        found.append(Captioned(f"{task}: cost per question", cost_grid(entries)))
+        ratios = ratio_grid(entries)
+        if len(ratios[1]) > 1:
+            found.append(Captioned(f"{task}: cost as a multiple of full_context's", ratios, "of the same run"))
+    return found
+
+
+def named(task: str, key: str) -> str:
+    """What titles call a task under a key."""
+    return task if key == "raw" else f"{task}, {key} key"
+
+
+def by_task(results: Sequence[Results]) -> dict[str, list[Results]]:
+    """Results by task, in order."""
+    return _grouped(results, lambda entry: [entry["task"]])
+
+
+def by_key(results: Sequence[Results]) -> dict[str, list[Results]]:
+    """Results by the keys they were scored against, in order."""
+    return _grouped(results, lambda entry: list(entry["keys"]))
+
+
+def _grouped(results: Sequence[Results], names: Callable[[Results], list[str]]) -> dict[str, list[Results]]:
+    groups: dict[str, list[Results]] = {}
+    for entry in results:
+        for name in names(entry):
+            groups.setdefault(name, []).append(entry)
+    return groups

@@ -1,0 +1,51 @@
+"""Tables for people: what stands in a row once, and what fits on a terminal of 100 columns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Console
+
+from mlmf.evaluation.run import run_evaluation
+from mlmf.types import Answer
+from tests.evaluation.conftest import SpySystem, config
+
+SYSTEMS = ["no_memory", "recent_window", "full_context", "oracle_evidence", "always_abstain"]
+
+
+def test_a_terminal_of_100_columns_cuts_nothing(data_file: Path, tmp_path: Path, spy: SpySystem) -> None:
+    settings = {"system": SYSTEMS, "seeds": [0, 1]}
+    outcome = run_evaluation(config(data_file, tmp_path, **settings))
+    console = Console(width=100, record=True, file=(tmp_path / "out.txt").open("w"))
+    console.print(outcome.tables)
+    text = console.export_text()
+    assert "\u2026" not in text
+    assert all(name in text for name in SYSTEMS)
+
+
+def test_the_control_has_one_row_whoever_asks_for_it(data_file: Path, tmp_path: Path, spy: SpySystem) -> None:
+    run_evaluation(config(data_file, tmp_path, system=["no_memory", "always_abstain"]))
+    report = (tmp_path / "out" / "report.md").read_text()
+    assert "| always abstain |" not in report
+    first = report.split("F1 by category")[0]
+    assert len([line for line in first.splitlines() if line.startswith("| always_abstain |")]) == 1
+
+
+def test_what_full_context_left_out_is_said(data_file: Path, tmp_path: Path, spy: SpySystem) -> None:
+    spy.answers["Question 0?"] = Answer("a cat", turns_left_out=3)
+    run_evaluation(config(data_file, tmp_path, system="full_context"))
+    report = (tmp_path / "out" / "report.md").read_text()
+    assert (
+        "full_context on jsonl: 2 of 8 questions were asked without the oldest turns, for which the model's window has no "
+        "room: 3 turns on average, 50.0 % of the history."
+    ) in report
+
+
+def test_costs_stand_beside_their_ratios(data_file: Path, tmp_path: Path, spy: SpySystem) -> None:
+    outcome = run_evaluation(config(data_file, tmp_path, system=["no_memory", "full_context"]))
+    assert outcome.results[1]["ratios_to_full_context"]["tokens_read"] == 1.0
+    report = (tmp_path / "out" / "report.md").read_text()
+    ratios = report.split("jsonl: cost as a multiple of full_context's (of the same run):")[1]
+    rows = [line for line in ratios.splitlines() if line.startswith("| full_context |")]
+    assert rows[0].startswith("| full_context | 1.000 |")
+    assert "minutes per 1,000 questions" in report
