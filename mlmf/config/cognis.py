@@ -17,6 +17,8 @@ class CognisSettings:
     """What takes facts from messages: the built-in rules for English, or the model of llm."""
     llm: ChatSettings = field(default_factory=ChatSettings)
     """The model behind extractor llm; with neither model nor base_url it is base_model."""
+    llm_tokens: int = 512
+    """Its longest reply, in tokens."""
     similar: int = 5
     """The most known facts that a new one is held against, beside those of its topic."""
     documents: str | None = None
@@ -62,7 +64,7 @@ class CognisSettings:
 
     def __post_init__(self) -> None:
         """Refuse values that no search can be made with."""
-        for name in ("similar", "shortlist", "rank_offset", "rerank_count"):
+        for name in ("llm_tokens", "similar", "shortlist", "rank_offset", "rerank_count"):
             if getattr(self, name) < 1:
                 raise UserError(f"cognis.{name} must be at least 1, got {getattr(self, name)}")
         for name in ("vector_weight", "temporal_weight"):

@@ -49,4 +49,5 @@ class Index(ABC):
 def best_hits(scores: FloatArray, count: int) -> list[Hit]:
     """The ``count`` highest of the scores ``(N,)``, best first, ties in the order of position; ``-inf`` is no hit."""
     order = np.argsort(-scores, kind="stable")[:count]
-    return [Hit(int(position), float(scores[position])) for position in order if np.isfinite(scores[position])]
+    order = order[np.isfinite(scores[order])]
+    return [Hit(position, score) for position, score in zip(order.tolist(), scores[order].tolist(), strict=True)]

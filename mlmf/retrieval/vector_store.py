@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mlmf.retrieval.base import FloatArray, best_hits
+from mlmf.retrieval.base import FloatArray
 from mlmf.retrieval.vectors import DECIMALS
 
 Match = tuple[str, float]
@@ -131,8 +131,9 @@ class _Records:
         for row in scores:
             # every record as good as the last one kept, so that ids and not rows decide between equals
             least = np.partition(row, -count)[-count] if 0 < count < len(row) else -np.inf
-            hits = best_hits(np.where(row >= least, row, -np.inf), len(row))
-            found.append(in_order([(self.ids[hit.position], hit.score) for hit in hits], count))
+            rows = np.flatnonzero(row >= least)
+            scored = zip(rows.tolist(), row[rows].tolist(), strict=True)
+            found.append(in_order([(self.ids[position], score) for position, score in scored], count))
         return found
 
 

@@ -38,5 +38,6 @@ def build_cognis(
         from mlmf.llm.load import load_chat_model
         from mlmf.systems.cognis.extract_llm import LLMExtractor
 
-        extractor = LLMExtractor(load_chat_model(settings.llm, default_model=base_model, device=device))
+        model = load_chat_model(settings.llm, default_model=base_model, device=device)
+        extractor = LLMExtractor(model, max_new_tokens=settings.llm_tokens)
     return CognisMemory(encoder, encoder_name=encoder_name, settings=settings, extractor=extractor, reranker=reranker)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mlmf.retrieval.base import FloatArray
+from mlmf.retrieval.base import FloatArray, best_hits
 from mlmf.retrieval.vector_store import Match, open_vector_store
 from mlmf.retrieval.vectors import DECIMALS, unit
 from mlmf.systems.cognis.records import Kind
@@ -94,16 +94,14 @@ class VectorIndex:
         near = self._stores[kind].search(user, narrow(queries, self.width), max(count, self.shortlist))
         ids = list(dict.fromkeys(name for matches in near for name, _ in matches))
         known, vectors = self._documents.vectors(user, ids)
+        # what has been deleted since the search is in the shortlist and not in the store
         row = {name: i for i, name in enumerate(known)}
         found = []
         for query, matches in zip(queries, near, strict=True):
-            # what has been deleted since the search is in the shortlist and not in the store
-            rows = [row[name] for name, _ in matches if name in row]
-            scores = np.round(vectors[rows] @ query, DECIMALS) if rows else np.zeros(0, np.float32)
-            ranked = sorted(
-                ((known[i], float(score)) for i, score in zip(rows, scores, strict=True)), key=lambda m: (-m[1], m[0])
-            )
-            found.append(ranked[:count])
+            rows = np.sort([row[name] for name, _ in matches if name in row]).astype(np.intp)
+            scores = np.round(vectors[rows] @ query, DECIMALS) if len(rows) else np.zeros(0, np.float32)
+            best = best_hits(scores, count)
+            found.append([(known[rows[hit.position]], hit.score) for hit in best])
         return found
 
     def catch_up(self, user: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -149,33 +148,39 @@ class Retrieval:
         as_of: datetime | None,
     ) -> dict[str, Memory]:
         """What each found memory counts for: itself, the version that stands in its place, or nothing."""
+        messages = [memory for memory in memories.values() if memory.kind == "message"]
+        facts = [memory for memory in memories.values() if memory.kind == "fact"]
+        if not self._settings.use_versions and as_of is None:
+            standing: dict[str, Memory] = {fact.id: fact for fact in facts}
+        else:
+            heads = self._heads(user, facts, as_of)
+            # what was withdrawn has no head, and is no answer to a question about the past either
+            as_said = as_of is None and analysis.wants_past
+            standing = {fact.id: fact if as_said else heads[fact.chain] for fact in facts if fact.chain in heads}
+        # a question that was asked before is not an answer to it
         echo = " ".join(query.text.lower().split())
-        messages = {
-            name: memory
-            for name, memory in memories.items()
-            if memory.kind == "message"
-            and (as_of is None or memory.known_on(as_of))
-            # a question that was asked before is not an answer to it
-            and " ".join(memory.text.lower().split()) != echo
-        }
+        waiting = None
         if not self._settings.use_messages and messages:
             waiting = {message.id for message in self._documents.pending(user)}
-            messages = {name: memory for name, memory in messages.items() if name in waiting}
-        facts = {name: memory for name, memory in memories.items() if memory.kind == "fact"}
-        if as_of is None and (not self._settings.use_versions or analysis.wants_past):
-            return messages | facts
-        replaced = [memory.chain for memory in facts.values() if as_of is not None or not memory.is_current]
-        versions = self._documents.chains(user, sorted(set(replaced))) if replaced else []
-        heads = {
-            memory.chain: memory
-            for memory in versions
-            if (memory.is_current if as_of is None else memory.known_on(as_of))
-        }
-        standing = {
-            name: memory if as_of is None and memory.is_current else heads.get(memory.chain)
-            for name, memory in facts.items()
-        }
-        return messages | {name: memory for name, memory in standing.items() if memory is not None}
+        for message in messages:
+            is_echo = " ".join(message.text.lower().split()) == echo
+            if (
+                not is_echo
+                and (as_of is None or message.known_on(as_of))
+                and (waiting is None or message.id in waiting)
+            ):
+                standing[message.id] = message
+        return standing
+
+    def _heads(self, user: str, facts: Sequence[Memory], as_of: datetime | None) -> dict[str, Memory]:
+        """The version that stands, or stood at a moment, by chain."""
+        if as_of is not None:
+            versions = self._documents.chains(user, sorted({fact.chain for fact in facts}))
+            return {version.chain: version for version in versions if version.known_on(as_of)}
+        current = {fact.chain: fact for fact in facts if fact.is_current}
+        replaced = sorted({fact.chain for fact in facts} - current.keys())
+        versions = self._documents.chains(user, replaced) if replaced else []
+        return current | {version.chain: version for version in versions if version.is_current}
 
 
 Scored = tuple[Memory, float]
@@ -190,7 +195,7 @@ def _fuse(
     hits = [[Hit(position[name], 0.0) for name in ranking] for ranking in rankings]
     most = sum(weights) / (offset + 1)
     fused = reciprocal_rank(hits, weights, offset)
-    return [(memories[names[hit.position]], hit.score / most) for hit in fused if not math.isclose(hit.score, 0.0)]
+    return [(memories[names[hit.position]], hit.score / most) for hit in fused if hit.score > 0]
 
 
 def _once_a_turn(found: Sequence[Scored], count: int) -> list[Scored]:

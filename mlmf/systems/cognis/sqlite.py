@@ -38,6 +38,13 @@ _INSERT = (
     f"INSERT INTO memories (user, pending, {', '.join(_COLUMNS)}) VALUES (?, ?, {', '.join('?' * len(_COLUMNS))})"
 )
 _WAIT_SECONDS = 60.0
+_SETTINGS = (
+    "journal_mode = WAL",
+    "synchronous = NORMAL",
+    "foreign_keys = ON",
+    "secure_delete = ON",
+    "mmap_size = 1073741824",  # records lie all over the file: reading them in place spares a copy for each thread
+)
 
 
 class SQLiteStore(DocumentStore):
@@ -60,6 +67,9 @@ class SQLiteStore(DocumentStore):
         self._connections: list[sqlite3.Connection] = []
         try:
             migrate(self._connection, self.path)
+        except UserError:
+            self.close()
+            raise
         except sqlite3.DatabaseError as error:
             self.close()
             raise UserError(f"documents {self.path}: not an SQLite file that can be written: {error}") from error
@@ -125,7 +135,7 @@ class SQLiteStore(DocumentStore):
         """Vectors by id."""
         rows = self._connection.execute(
             "SELECT id, vector FROM memories JOIN vectors USING (row) "
-            f"WHERE user = (SELECT number FROM users WHERE name = ?) AND id IN ({_marks(ids)})",
+            f"WHERE user = (SELECT number FROM users WHERE name = ?) AND id IN ({_marks(ids)}) ORDER BY id",
             (user, *ids),
         ).fetchall()
         return [row[0] for row in rows], _matrix([row[1] for row in rows])
@@ -236,7 +246,7 @@ class SQLiteStore(DocumentStore):
                 self.path, timeout=_WAIT_SECONDS, isolation_level=None, check_same_thread=False
             )
             self._connections.append(connection)
-            for setting in ("journal_mode = WAL", "synchronous = NORMAL", "foreign_keys = ON", "secure_delete = ON"):
+            for setting in _SETTINGS:
                 connection.execute(f"PRAGMA {setting}").fetchall()
             self._local.connection = connection
         return connection

@@ -74,7 +74,7 @@ class DocumentStore(ABC):
 
     @abstractmethod
     def vectors(self, user: str, ids: Sequence[str]) -> tuple[list[str], FloatArray]:
-        """Full-width vectors ``(N, D)`` of those of the ids that are there, with their ids."""
+        """Full-width vectors ``(N, D)`` of those of the ids that are there, with their ids, in the order of writing."""
 
     @abstractmethod
     def search_words(self, user: str, words: Sequence[str], count: int) -> list[str]:

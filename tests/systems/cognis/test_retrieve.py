@@ -67,6 +67,13 @@ def test_of_a_fact_only_the_current_version_is_found_unless_the_past_is_asked_ab
     assert ask(plain, "anna", "Do I live in Lisbon?")[0] == ["I live in Lisbon.", "I moved to Porto."]
 
 
+def test_what_was_withdrawn_is_no_answer_to_a_question_about_the_past(new_memory: NewMemory) -> None:
+    memory = new_memory(use_messages=False)
+    memory.add("anna", said(0, "We adopted a grey cat.", "The dog likes long walks."))
+    memory.add("anna", said(1, "Please forget what I said about the grey cat."))
+    assert ask(memory, "anna", "Which grey cat was it before?")[0] == ["The dog likes long walks."]
+
+
 def test_a_question_that_was_said_is_no_answer_to_itself(memory: CognisMemory) -> None:
     memory.add("anna", said(0, "Where is the  grey cat?", "The grey cat is here, I think"))
     assert ask(memory, "anna", "where is the grey cat?")[0] == ["The grey cat is here, I think"]
