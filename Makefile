@@ -11,7 +11,7 @@ OFFLINE := HF_HUB_OFFLINE=1 HF_DATASETS_OFFLINE=1 HF_HUB_DISABLE_TELEMETRY=1 HF_
 	WANDB_MODE=disabled TOKENIZERS_PARALLELISM=false TQDM_DISABLE=1
 
 .DEFAULT_GOAL := help
-.PHONY: help install base-model demo test lint types imports unit test-slow recall-benchmark bench read-benchmark addressing-benchmark cognis-benchmark format clean
+.PHONY: help install base-model demo test lint types imports unit test-slow recall-benchmark bench read-benchmark addressing-benchmark cogmem-benchmark cognis-benchmark format clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -68,6 +68,9 @@ addressing-benchmark: base-model ## score who finds the evidence, into results/a
 	$(BIN)/python -m benchmarks.addressing --base_model smollm2-135m
 	$(BIN)/python -m benchmarks.addressing --checkpoint $(FINDER) --ablations --capacity
 	$(BIN)/python -m benchmarks.addressing --checkpoint $(FINDER) --tasks locomo --folds 5
+
+cogmem-benchmark: base-model ## count the tokens that a turn costs with CogMem and without, into results/cogmem.json
+	$(BIN)/python -m benchmarks.cogmem_tokens
 
 cognis-benchmark: base-model ## grow a Cognis memory to 100,000 entries, and score its stages, into results/cognis*.json
 	$(BIN)/python -m benchmarks.cognis_scale

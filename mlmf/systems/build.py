@@ -20,7 +20,6 @@ from mlmf.systems.retrieved import RetrievedTurns
 from mlmf.systems.text import Answering
 
 if TYPE_CHECKING:
-    from mlmf.llm.chat import ChatModel
     from mlmf.retrieval.base import Index
     from mlmf.retrieval.encoder import SentenceEncoder
 
@@ -140,22 +139,17 @@ def _hybrid(shared: Shared) -> Index:
 
 
 def _cogmem(shared: Shared) -> MemorySystem:
-    from mlmf.llm.load import load_chat_model
-    from mlmf.systems.cogmem.build import build_cogmem
+    from mlmf.systems.cogmem.build import Agents, build_cogmem
     from mlmf.systems.cogmem.system import CogMemSystem, TurnSearch
 
     config = shared.config
     search = TurnSearch(partial(_hybrid, shared))
-
-    def load_agent(name: str) -> ChatModel:
-        return load_chat_model(getattr(config.cogmem, name), default_model=config.base_model, device=config.device)
-
     memory = build_cogmem(
         # a conversation of the harness begins with an empty memory, and must not touch what a chat remembers
         replace(config.cogmem, sessions=None, vectors=None),
         count_tokens=shared.answering.language_model.count_tokens,
         new_encoder=lambda: shared.encoder,
-        load_agent=load_agent,
+        load_agent=Agents(config.cogmem, base_model=config.base_model, device=config.device),
         rank=search.rank,
     )
     return CogMemSystem(shared.answering, memory, search)

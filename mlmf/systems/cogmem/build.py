@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 from mlmf.config.cogmem import CogMemSettings
+from mlmf.config.llm import ChatSettings
 from mlmf.llm.chat import ChatModel
-from mlmf.retrieval.encoder import Encoder
+from mlmf.llm.load import load_chat_model
+from mlmf.retrieval.encoder import Encoder, SentenceEncoder
 from mlmf.retrieval.vector_store import open_vector_store
 from mlmf.systems.cogmem.agents import FocusAgent, MemoryAgent, ModelFocusAgent, ModelMemoryAgent
 from mlmf.systems.cogmem.direct_access import DirectAccess
@@ -20,12 +23,70 @@ from mlmf.systems.cogmem.stores import open_session_store
 _COLLECTION = "cogmem_insights"
 
 
+class Agents:
+    """The models of the two agents, each loaded when it is first asked for; the same settings are one model."""
+
+    def __init__(self, settings: CogMemSettings, *, base_model: str | None, device: str | None) -> None:
+        """Load nothing yet.
+
+        Args:
+            settings: name the models.
+            base_model: the local model of an agent whose settings name none.
+            device: of local models.
+        """
+        self._settings, self._base_model, self._device = settings, base_model, device
+        self._loaded: list[tuple[ChatSettings, ChatModel]] = []
+
+    def __call__(self, agent: Literal["memory_agent", "reasoning_agent"]) -> ChatModel:
+        """The model of an agent.
+
+        Raises:
+            UserError: it cannot be loaded.
+        """
+        settings: ChatSettings = getattr(self._settings, agent)
+        for known, model in self._loaded:
+            if known == settings:
+                return model
+        model = load_chat_model(settings, default_model=self._base_model, device=self._device)
+        self._loaded.append((settings, model))
+        return model
+
+
+def open_cogmem(
+    settings: CogMemSettings,
+    *,
+    base_model: str = "smollm2-135m",
+    encoder: str = "all-minilm-l6-v2",
+    device: str | None = None,
+) -> tuple[CogMem, ChatModel]:
+    """CogMem to talk to, and the reasoning agent that talks.
+
+    Args:
+        settings: of CogMem.
+        base_model: the local model of an agent whose settings name none.
+        encoder: sentence encoder of long-term memory: known name, local path or Hugging Face id.
+        device: of local models; by default CUDA where there is one.
+
+    Raises:
+        UserError: a store cannot be opened, or a model cannot be loaded.
+    """
+    agents = Agents(settings, base_model=base_model, device=device)
+    model = agents("reasoning_agent")
+    memory = build_cogmem(
+        settings,
+        count_tokens=model.count_tokens,
+        new_encoder=lambda: SentenceEncoder(encoder, device=device),
+        load_agent=agents,
+    )
+    return memory, model
+
+
 def build_cogmem(
     settings: CogMemSettings,
     *,
     count_tokens: Callable[[str], int],
     new_encoder: Callable[[], Encoder],
-    load_agent: Callable[[str], ChatModel],
+    load_agent: Callable[[Literal["memory_agent", "reasoning_agent"]], ChatModel],
     rank: Ranker = bm25_rank,
 ) -> CogMem:
     """Build what the settings ask for; nothing is loaded that they do not.

@@ -133,7 +133,9 @@ class CogMemChat:
         room = self._room(instructions, asked)
         head = [Message("system", instructions)] if instructions else []
         if focus is None:
-            return [*head, *self._latest(turns, room), Message("user", asked)], tuple(turn.label for turn in turns)
+            shown = self._latest(turns, room)
+            messages = [message for turn in shown for message in _as_messages(turn)]
+            return [*head, *messages, Message("user", asked)], tuple(turn.label for turn in shown)
         window = focus.window(asked, turns, open_notes(turns), insights, room=room)
         message = Message("user", prompts.reply(window.text, asked))
         return [*head, message], tuple(turn.label for turn in window.turns)
@@ -149,16 +151,16 @@ class CogMemChat:
             )
         return room
 
-    def _latest(self, turns: Sequence[TurnRecord], room: int) -> list[Message]:
+    def _latest(self, turns: Sequence[TurnRecord], room: int) -> list[TurnRecord]:
         """The baseline: the dialogue as it was, without its oldest turns where it exceeds the model's window."""
-        shown: list[Message] = []
-        for turn in turns[::-1]:
-            messages = [Message("user", turn.said[0].text), Message("assistant", turn.reply)]
+        start = len(turns)
+        while start:
+            messages = _as_messages(turns[start - 1])
             room -= sum(self._model.count_tokens(message.content) + _TEMPLATE_TOKENS for message in messages)
             if room < 0:
                 break
-            shown = [*messages, *shown]
-        return shown
+            start -= 1
+        return list(turns[start:])
 
 
 def split_messages(messages: _Messages) -> tuple[str, list[Exchange], str]:
@@ -187,3 +189,7 @@ def _message(mapping: Mapping[str, str]) -> Message:
     if role not in _ROLES or not isinstance(content, str):
         raise UserError(f"a message needs the role system, user or assistant and a text as content, got {mapping!r}")
     return Message(_ROLES[role], content)
+
+
+def _as_messages(turn: TurnRecord) -> list[Message]:
+    return [Message("user", turn.said[0].text), Message("assistant", turn.reply)]

@@ -113,9 +113,8 @@ class CogMem:
         """Remove everything about a user."""
         if self.direct_access is not None:
             self.direct_access.flush()
-        if self.long_term is not None:
-            self.long_term.forget(user)
-        self.sessions.store.delete_user(user)
+        # where the reviews run, so that none of them writes afterwards
+        self._reviewer.submit(self._forget, user).result()
 
     def close(self) -> None:
         """Finish what runs in the background, then close the stores."""
@@ -125,6 +124,11 @@ class CogMem:
         if self.long_term is not None:
             self.long_term.close()
         self.sessions.store.close()
+
+    def _forget(self, user: str) -> None:
+        if self.long_term is not None:
+            self.long_term.forget(user)
+        self.sessions.store.delete_user(user)
 
     def _clean_up(self, user: str) -> None:
         try:

@@ -99,8 +99,10 @@ class SqliteStore(SessionStore):
             self._connection = sqlite3.connect(
                 path or ":memory:", timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
             )
-            # a turn that was answered must not be lost, whatever ends the process or the machine
-            self._connection.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;")
+            # a turn that was answered must not be lost, whatever ends the machine; what was deleted must be
+            self._connection.executescript(
+                "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA secure_delete = ON;"
+            )
             with self._transaction():
                 version = self._connection.execute("PRAGMA user_version").fetchone()[0]
                 if version == 0:

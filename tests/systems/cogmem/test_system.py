@@ -75,7 +75,7 @@ def test_no_turn_is_named_twice_and_the_budget_holds() -> None:
 
 def test_the_baseline_shows_the_latest_lines() -> None:
     off = {"focus_of_attention": False, "direct_access": False, "long_term": False}
-    (answer,) = system(WordModel(), budget=11, **off).answer([QUERY])
+    (answer,) = system(WordModel(), budget=13, **off).answer([QUERY])
     assert answer.recalled == ("D2:2", "D2:1")
 
 
