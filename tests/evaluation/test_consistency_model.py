@@ -78,3 +78,13 @@ def test_a_run_is_judged_by_it_and_says_so(data_file: Path, tmp_path: Path, spy:
     assert entry["scoring"]["judge"] == "cross-encoder nli"
     # this judge accepts everything that is no refusal
     assert entry["keys"]["raw"]["scores"]["answerable"]["consistency"] == {"mean": 1.0, "n": 6}
+
+
+def test_a_judge_that_cannot_be_loaded_is_heard_of_before_anything_is_asked(
+    data_file: Path, tmp_path: Path, spy: SpySystem
+) -> None:
+    (tmp_path / "empty").mkdir()
+    settings = {"system": "no_memory", "consistency_model": str(tmp_path / "empty"), "device": "cpu"}
+    with pytest.raises(UserError, match="consistency_model"):
+        run_evaluation(config(data_file, tmp_path, **settings))
+    assert spy.calls == []
