@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import gc
 import logging
+import os
 import random
 import tempfile
 import time
@@ -158,22 +159,20 @@ def _percentiles(seconds: Sequence[float]) -> dict[str, float]:
 
 def show(rows: Sequence[dict[str, Any]], console: Console) -> None:
     """Throughput and size by number of entries; milliseconds of a query by stage."""
-    table = Table("entries", "entries/s in", "session p95 ms", "query p50", "p95", "p99 ms", "memory MB", "file MB")
+    table = Table("entries", "entries/s", "a session in, p95 ms", "memory MB", "file MB")
     for row in rows:
-        total = row["query_ms"]["total"]
         table.add_row(
             f"{row['entries']:,}",
             f"{row['ingest_entries_per_second']:.0f}",
             f"{row['ingest_session_ms']['p95']:.0f}",
-            *(f"{total[f'p{share}']:.1f}" for share in PERCENTILES),
             f"{row['memory_mb']:.0f}",
             f"{row['file_mb']:.0f}",
         )
     console.print(table)
-    stages = Table("stage, ms", *(f"{row['entries']:,}: p{share}" for row in rows for share in PERCENTILES))
+    stages = Table("ms: p50, p95, p99", *(f"{row['entries']:,}" for row in rows))
     for stage in rows[-1]["query_ms"]:
-        figures = [row["query_ms"][stage][f"p{share}"] for row in rows for share in PERCENTILES]
-        stages.add_row(stage, *(f"{value:.1f}" for value in figures))
+        figures = [[row["query_ms"][stage][f"p{share}"] for share in PERCENTILES] for row in rows]
+        stages.add_row(stage, *("  ".join(f"{value:.1f}" for value in values) for values in figures))
     console.print(stages)
 
 
@@ -206,6 +205,7 @@ def main() -> int:
         "sizes": rows,
         "opening_ms": {"users": arguments.users, "p50": opening},
         "queries": arguments.queries,
+        "load_average": os.getloadavg()[0],
     }
     if hashing:
         content["minilm_texts_per_second"] = texts_per_second("all-minilm-l6-v2")

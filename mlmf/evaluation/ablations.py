@@ -49,7 +49,7 @@ def train_variants(config: EvalConfig, train: Callable[[TrainConfig], object]) -
                 folder = home / variant / f"seed_{seed}" / f"stage_{number}"
                 wanted = replace(
                     stage,
-                    model=replace(stage.model, **switches),
+                    model=replace(stage.model, **dict[str, Any](switches)),
                     seed=seed,
                     init_from=previous,
                     output_dir=str(folder),

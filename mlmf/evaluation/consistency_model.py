@@ -19,7 +19,10 @@ CROSS_ENCODERS = ModelKind(setting="consistency_model")
 
 
 class CrossEncoderJudge:
-    """Consistent is an answer from which the gold one follows with a probability of at least ``threshold``."""
+    """Consistent is an answer from which the gold one follows with a probability of at least ``threshold``.
+
+    A :class:`~mlmf.evaluation.consistency.ConsistencyJudge`.
+    """
 
     def __init__(self, model: str, *, threshold: float = 0.5, device: str | None = None) -> None:
         """Load a cross-encoder of ``sentence-transformers``.
@@ -52,24 +55,27 @@ class CrossEncoderJudge:
         self.name = f"cross-encoder {folder.name if Path(model).is_dir() else model}"
         self.threshold = threshold
         self._entailment = _entailment(self._model.model.config.id2label, model)
-        self._verdicts: dict[Claim, Verdict] = {}
+        self._known: dict[Claim, float] = {}
 
     def judge(self, claims: Sequence[Claim]) -> list[Verdict]:
-        """Whether the gold answer follows from the given one; equal answers to equal questions are read once."""
-        unread = [one for one in dict.fromkeys(claims) if one not in self._verdicts]
+        """Whether each gold answer follows from the answer; equal claims, as under two keys, are read once."""
+        unread = [one for one in dict.fromkeys(claims) if one not in self._known]
         if unread:
-            found = [Verdict(probability >= self.threshold) for probability in self._probabilities(unread)]
-            self._verdicts |= dict(zip(unread, found, strict=True))
-        return [self._verdicts[one] for one in claims]
+            self._known |= zip(unread, self._scores(unread), strict=True)
+        return [Verdict(self._known[one] >= self.threshold) for one in claims]
 
-    def _probabilities(self, claims: Sequence[Claim]) -> list[float]:
+    def _scores(self, claims: Sequence[Claim]) -> list[float]:
+        from torch import Tensor
         from torch.nn import Identity
 
         pairs = [(_statement(one.question, one.answer), _statement(one.question, one.gold)) for one in claims]
-        if self._entailment is None:
-            return [float(score) for score in self._model.predict(pairs, show_progress_bar=False)]
-        logits = self._model.predict(pairs, show_progress_bar=False, activation_fn=Identity(), convert_to_tensor=True)
-        return [float(row[self._entailment]) for row in logits.softmax(-1)]
+        # a model with one output has its own way to a score from 0 to 1
+        activation = None if self._entailment is None else Identity()
+        scores: Tensor = self._model.predict(
+            pairs, show_progress_bar=False, activation_fn=activation, convert_to_tensor=True
+        )
+        likely = scores if self._entailment is None else scores.softmax(-1)[:, self._entailment]
+        return [float(one) for one in likely.tolist()]
 
 
 def _statement(question: str, answer: str) -> str:

@@ -14,7 +14,7 @@ from mlmf.config.evaluation import EvalConfig
 from mlmf.evaluation.ablations import check_variants
 from mlmf.evaluation.asking import Pair, Stored, Task, answer_all, load_questions, stored_answers
 from mlmf.evaluation.consistency import load_labels
-from mlmf.evaluation.judge import load_judge
+from mlmf.evaluation.judges import load_judges
 from mlmf.evaluation.samples import sole_writer
 from mlmf.evaluation.scoring import score_all
 from mlmf.evaluation.summary import write_summary
@@ -56,7 +56,7 @@ def run_evaluation(config: EvalConfig) -> Outcome:
     tasks = {name: load_questions(name, config) for name in config.task_names}
     trained = {pair: _trained_on(pair[1], config, tasks[pair[0]]) for pair in pairs}
     labels = load_labels(config.consistency_labels) if config.consistency_labels else []
-    judge = None if config.predict_only else load_judge(config)
+    judges = None if config.predict_only else load_judges(config)
     with ExitStack() as locks:
         for task, name in pairs:
             locks.enter_context(sole_writer(output_dir / task / name))
@@ -65,9 +65,9 @@ def run_evaluation(config: EvalConfig) -> Outcome:
         else:
             stored = answer_all(config, pairs, tasks)
         too_many = any(one.failed > config.max_error_share * len(one.answers) for one in stored.values())
-        if config.predict_only:
+        if judges is None:
             return Outcome([], _counts(stored), None, exit_code=int(too_many))
-        results = score_all(config, tasks, stored, trained, labels, judge)
+        results = score_all(config, tasks, stored, trained, labels, judges)
         too_many |= any(_share_not_judged(entry) > config.max_error_share for entry in results.values())
         ordered = [results[task, name] for task in tasks for name in config.system_names]
         comparisons = write_summary(output_dir, ordered, config.seeds[0])

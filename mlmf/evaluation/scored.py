@@ -37,7 +37,7 @@ class Scored:
     lured: bool = False
     """Whether it is the wrong answer the question names."""
     consistent: bool | None = None
-    """The judge's verdict; null for traps and where there is no answer."""
+    """The verdict of the judge of consistency; null for traps and where there is no answer."""
     judged: Verdict | None = None
     """The LLM judge's verdict; null for traps, where there is no answer, and without such a judge."""
     recalled_sessions: tuple[str, ...] = ()
@@ -89,17 +89,22 @@ def score_samples(
         for chat in conversations
     }
     pairs = [(sample, questions.get((sample.conversation_id, sample.index))) for sample in samples]
-    scored = [
-        _with_sessions(_scored(task, sample, question, success_threshold), sessions[sample.conversation_id])
-        for sample, question in pairs
-        if question is not None
-    ]
+    scored = [_scored(task, sample, question, success_threshold) for sample, question in pairs if question is not None]
     consistent = [None if one is None else one.is_consistent for one in _verdicts(scored, judge)]
     judged = _verdicts(scored, llm_judge) if llm_judge else [None] * len(scored)
     return [
-        replace(one, consistent=found, judged=verdict)
+        _with_sessions(replace(one, consistent=found, judged=verdict), sessions[one.sample.conversation_id])
         for one, found, verdict in zip(scored, consistent, judged, strict=True)
     ]
+
+
+def _with_sessions(scored: Scored, session_of: Mapping[str, str]) -> Scored:
+    recalled, evidence = (
+        # a memory may recall what is no turn, such as the date line of a session
+        tuple(dict.fromkeys(session_of[turn] for turn in turns if turn in session_of))
+        for turns in (scored.sample.recalled, scored.known_evidence)
+    )
+    return replace(scored, recalled_sessions=recalled, evidence_sessions=evidence)
 
 
 def _verdicts(scored: Sequence[Scored], judge: ConsistencyJudge) -> list[Verdict | None]:
@@ -111,15 +116,6 @@ def _verdicts(scored: Sequence[Scored], judge: ConsistencyJudge) -> list[Verdict
         None if not one.is_answerable else next(found) if one.is_claim else Verdict(is_consistent=False)
         for one in scored
     ]
-
-
-def _with_sessions(scored: Scored, session_of: Mapping[str, str]) -> Scored:
-    recalled, evidence = (
-        # a memory may recall what is no turn, such as the date line of a session
-        tuple(dict.fromkeys(session_of[turn] for turn in turns if turn in session_of))
-        for turns in (scored.sample.recalled, scored.known_evidence)
-    )
-    return replace(scored, recalled_sessions=recalled, evidence_sessions=evidence)
 
 
 def _scored(task: str, sample: Sample, question: Question, success_threshold: float) -> Scored:

@@ -8,8 +8,8 @@ from typing import Any
 
 from mlmf.config.evaluation import EvalConfig
 from mlmf.evaluation.asking import Pair, Stored, Task
-from mlmf.evaluation.consistency import ConsistencyJudge, LabelledAnswer, LexicalJudge, judge_accuracy
-from mlmf.evaluation.judge import LLMJudge, describe_judge
+from mlmf.evaluation.consistency import LabelledAnswer
+from mlmf.evaluation.judges import Judges
 from mlmf.evaluation.results import build_results, score_key, write_json
 from mlmf.evaluation.scored import Scored, write_scores
 from mlmf.evaluation.usage import ratios
@@ -21,7 +21,7 @@ def score_all(
     stored: dict[Pair, Stored],
     trained: dict[Pair, dict[str, Any] | None],
     labels: Sequence[LabelledAnswer],
-    llm_judge: LLMJudge | None,
+    judges: Judges,
 ) -> dict[Pair, dict[str, Any]]:
     """Score all answers under all keys, and write ``scores.jsonl`` and ``results.json`` of each task and system.
 
@@ -31,17 +31,10 @@ def score_all(
         stored: answers to score.
         trained: what each system's checkpoint was trained on, see :func:`mlmf.evaluation.results.build_results`.
         labels: answers that people labelled, to measure the judges of consistency with; may be empty.
-        llm_judge: of column J, if it is wanted.
+        judges: of the answers.
     """
     output_dir = Path(config.output_dir)
-    judge = _consistency_judge(config)
-    scoring = {
-        "success_threshold": config.success_threshold,
-        "judge": judge.name,
-        "consistency_threshold": config.consistency_threshold,
-        "judge_accuracy": judge_accuracy(judge, labels) if labels else None,
-        "llm_judge": describe_judge(config, judge_accuracy(llm_judge, labels) if labels and llm_judge else None),
-    }
+    scoring = {"success_threshold": config.success_threshold, **judges.describe(config, labels)}
     results: dict[Pair, dict[str, Any]] = {}
     for (task, name), found in stored.items():
         scored: dict[str, list[Scored]] = {}
@@ -51,8 +44,8 @@ def score_all(
                 task,
                 found.answers,
                 key,
-                judge=judge,
-                llm_judge=llm_judge,
+                judge=judges.consistency,
+                llm_judge=judges.llm,
                 success_threshold=config.success_threshold,
                 split=config.retention,
                 seed=config.seeds[0],
@@ -73,12 +66,3 @@ def score_all(
             entry["ratios_to_full_context"] = ratios(entry["usage"], results[task, "full_context"]["usage"])
         write_json(output_dir / task / name / "results.json", entry)
     return results
-
-
-def _consistency_judge(config: EvalConfig) -> ConsistencyJudge:
-    if config.consistency_model is None:
-        return LexicalJudge(config.consistency_threshold)
-    # here, not at the top: the lexical judge needs no torch
-    from mlmf.evaluation.consistency_model import CrossEncoderJudge
-
-    return CrossEncoderJudge(config.consistency_model, threshold=config.consistency_threshold, device=config.device)

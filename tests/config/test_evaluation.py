@@ -52,6 +52,7 @@ def test_every_config_in_the_repository_parses(path: Path) -> None:
         ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
         ({"max_new_tokens": 0}, "max_new_tokens must be at least 1, got 0"),
         ({"window_tokens": -1}, "window_tokens must be at least 0, got -1"),
+        ({"neighbours": -1}, "neighbours must be at least 0, got -1"),
         ({"retrieved_turns": 0}, "retrieved_turns must be at least 1, got 0"),
         ({"dense_weight": 1.5}, r"dense_weight must be in \[0, 1\], got 1.5"),
         ({"limit": 0}, "limit must be at least 1, got 0"),

@@ -86,19 +86,43 @@ class _FocusReply(BaseModel):
 class _Asking:
     """Asks a model for JSON; what it cannot give the rules do, and the failure is counted."""
 
-    def __init__(self, model: ChatModel, max_new_tokens: int) -> None:
+    def __init__(self, model: ChatModel, instructions: str, max_new_tokens: int) -> None:
         self.model, self.max_new_tokens = model, max_new_tokens
+        self._instructions = instructions
         self.failures = 0
-        """How many replies were no valid JSON, not even when repaired."""
+        """Prompts that were too long for the model, and replies that were no valid JSON, not even when repaired."""
+
+    @property
+    def room(self) -> int:
+        """The most tokens of a prompt: beside it stand a reply, why it was refused, and its repair."""
+        return self.model.context_window - 3 * self.max_new_tokens - self.model.count_tokens(self._instructions)
 
     def ask(self, prompt: str, schema: type[T]) -> T | None:
-        messages = [Message("system", prompts.MEMORY_AGENT), Message("user", prompt)]
-        try:
-            return ask_for(self.model, messages, schema, self.max_new_tokens)
-        except StructuredOutputError as error:
-            self.failures += 1
-            logger.warning("cogmem: the rules take over for one reply (failure %d): %s", self.failures, error)
+        if not self._fits(prompt):
             return None
+        try:
+            return ask_for(self.model, self.conversation(prompt), schema, self.max_new_tokens)
+        except StructuredOutputError as error:
+            self._failed(str(error))
+            return None
+
+    def write(self, prompt: str) -> str:
+        if not self._fits(prompt):
+            return ""
+        return self.model.chat([self.conversation(prompt)], self.max_new_tokens)[0].text
+
+    def conversation(self, prompt: str) -> list[Message]:
+        return [Message("system", self._instructions), Message("user", prompt)]
+
+    def _fits(self, prompt: str) -> bool:
+        tokens = self.model.count_tokens(prompt)
+        if tokens > self.room:
+            self._failed(f"a prompt of {tokens} tokens, where {self.model.name} has room for {self.room}")
+        return tokens <= self.room
+
+    def _failed(self, reason: str) -> None:
+        self.failures += 1
+        logger.warning("cogmem: the rules take over for one reply (failure %d): %s", self.failures, reason)
 
 
 class ModelMemoryAgent(_Asking, MemoryAgent):
@@ -112,7 +136,7 @@ class ModelMemoryAgent(_Asking, MemoryAgent):
             rules: does what the model fails to.
             max_new_tokens: the longest reply.
         """
-        super().__init__(model, max_new_tokens)
+        super().__init__(model, prompts.MEMORY_AGENT, max_new_tokens)
         self._rules = rules
 
     def update(self, notes: Notes, turn: TurnRecord) -> NoteUpdate:
@@ -136,8 +160,7 @@ class ModelMemoryAgent(_Asking, MemoryAgent):
 
     def describe(self, asked: str) -> str:
         """The description that the model writes; its reply is text, not JSON."""
-        messages = [Message("system", prompts.MEMORY_AGENT), Message("user", prompts.describe(asked))]
-        return self.model.chat([messages], self.max_new_tokens)[0].text or self._rules.describe(asked)
+        return self.write(prompts.describe(asked)) or self._rules.describe(asked)
 
     def distil(self, turns: Sequence[TurnRecord]) -> list[tuple[str, tuple[str, ...]]]:
         """The insights that the model finds, as many turns at a time as it can read."""
@@ -164,15 +187,14 @@ class ModelMemoryAgent(_Asking, MemoryAgent):
         return Verdict(action=reply.action, text=reply.text.strip() or text, merge_with=merge_with)
 
     def _readable(self, turns: Sequence[TurnRecord]) -> list[list[TurnRecord]]:
-        room = self.model.context_window - self.max_new_tokens - self.model.count_tokens(prompts.review([]))
+        room = self.room - self.model.count_tokens(prompts.review([]))
         parts: list[list[TurnRecord]] = []
         left = 0
         for turn in turns:
-            # half of the room: what is repaired is read again beside the reply that failed
-            cost = self.model.count_tokens(prompts.labelled(turn))
+            cost = self.model.count_tokens(f"{prompts.labelled(turn)}\n")
             if not parts or cost > left:
                 parts.append([])
-                left = room // 2
+                left = room
             parts[-1].append(turn)
             left -= cost
         return parts
@@ -189,7 +211,7 @@ class ModelFocusAgent(_Asking, FocusAgent):
             rules: judges where its reply is not valid.
             max_new_tokens: the longest reply.
         """
-        super().__init__(model, max_new_tokens)
+        super().__init__(model, prompts.REASONING_AGENT, max_new_tokens)
         self._rules = rules
 
     def missing(self, window: str, asked: str, turns: Sequence[TurnRecord]) -> list[str]:

@@ -38,6 +38,13 @@ _INSERT = (
     f"INSERT INTO memories (user, pending, {', '.join(_COLUMNS)}) VALUES (?, ?, {', '.join('?' * len(_COLUMNS))})"
 )
 _WAIT_SECONDS = 60.0
+_SETTINGS = (
+    "journal_mode = WAL",
+    "synchronous = NORMAL",
+    "foreign_keys = ON",
+    "secure_delete = ON",
+    "mmap_size = 1073741824",  # records lie all over the file: reading them in place spares a copy for each thread
+)
 
 
 class SQLiteStore(DocumentStore):
@@ -239,7 +246,7 @@ class SQLiteStore(DocumentStore):
                 self.path, timeout=_WAIT_SECONDS, isolation_level=None, check_same_thread=False
             )
             self._connections.append(connection)
-            for setting in ("journal_mode = WAL", "synchronous = NORMAL", "foreign_keys = ON", "secure_delete = ON"):
+            for setting in _SETTINGS:
                 connection.execute(f"PRAGMA {setting}").fetchall()
             self._local.connection = connection
         return connection

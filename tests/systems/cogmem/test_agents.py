@@ -71,6 +71,16 @@ def test_a_session_that_is_too_long_for_the_model_is_reviewed_in_parts() -> None
     assert all(f"[T{number}]" in read for number in range(1, 7))
 
 
+def test_a_prompt_that_is_too_long_for_the_model_is_left_to_the_rules() -> None:
+    short = agent(window=150)
+    long = turn(1, f"{FACT} " * 40)
+    assert short.update((), long) == RULES.update((), long)
+    assert short.distil([long]) == RULES.distil([long])
+    assert short.describe("Where is Miso? " * 90) == RULES.describe("Where is Miso? " * 90)
+    assert short.failures == 3
+    assert isinstance(short.model, ScriptedModel) and short.model.read == []
+
+
 @pytest.mark.parametrize(
     ("reply", "verdict"),
     [

@@ -108,6 +108,24 @@ def test_a_session_that_nobody_uses_is_reviewed_and_removed_at_the_next_event() 
     assert len(model.read) == 1
 
 
+def test_a_crash_between_review_and_removal_makes_no_insight_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = cogmem()
+    chat = CogMemChat(memory, ScriptedModel())
+    chat.respond("My cat Miso moved to Oslo in May.")
+
+    def crash(*arguments: object) -> bool:
+        raise OSError("gone")
+
+    with monkeypatch.context() as broken, pytest.raises(OSError, match="gone"):
+        broken.setattr(memory.sessions, "remove", crash)
+        chat.end_session()
+    assert len(memory.sessions.over("user")) == 1
+    memory.clean_up("user", wait=True)
+    assert memory.long_term is not None
+    assert len(memory.long_term.insights("user")) == 1
+    assert memory.sessions.sessions("user") == []
+
+
 def test_a_reply_that_fails_leaves_the_conversation_as_it_was() -> None:
     def fail(said: str) -> str:
         if said.endswith("now"):
