@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from urllib.error import URLError
+from urllib.request import urlopen
 
 # read when the libraries are imported, so they are set before the imports below
 os.environ.update(
@@ -19,9 +28,10 @@ os.environ.update(
 import pytest
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils.import_utils import is_serve_available
 
 from mlmf import hub
-from mlmf.base_model import load_base
+from mlmf.base_model import load_base, resolve_base
 from mlmf.tiny import tiny_model, tiny_tokenizer
 
 if "PYTEST_XDIST_WORKER" in os.environ:
@@ -55,3 +65,71 @@ def saved(tmp_path: Path) -> Path:
     tiny_model("gpt2", layers=2).save_pretrained(folder)
     tiny_tokenizer().save_pretrained(folder)
     return folder
+
+
+@dataclass(frozen=True)
+class ModelServer:
+    """A server that speaks OpenAI's protocol, and the one model that it has."""
+
+    url: str
+    model: str
+
+
+@pytest.fixture(scope="session")
+def model_server(
+    tiny_lm: tuple[PreTrainedModel, PreTrainedTokenizerBase], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ModelServer]:
+    """``transformers serve`` with the tiny model, in a thread of this process: a process of its own takes longer to import."""
+    _need_serving()
+    from transformers.cli.serve import Serve
+
+    folder = tmp_path_factory.mktemp("served")
+    for part in tiny_lm:
+        part.save_pretrained(folder)
+    port = _free_port()
+    server = Serve(force_model=str(folder), host="127.0.0.1", port=port, device="cpu", non_blocking=True)
+    try:
+        yield _ready(port, str(folder))
+    finally:
+        server.kill_server()
+
+
+@pytest.fixture(scope="session")
+def smollm2_server() -> Iterator[ModelServer]:
+    """``transformers serve`` with the real base model, as a user starts it."""
+    _need_serving()
+    folder, port = resolve_base("smollm2-135m"), _free_port()
+    command = [sys.executable, "-m", "transformers.cli.transformers", "serve", folder, "--port", str(port)]
+    with _running([*command, "--host", "127.0.0.1", "--device", "cpu"]):
+        yield _ready(port, folder)
+
+
+@contextmanager
+def _running(command: list[str]) -> Iterator[None]:
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            yield
+        finally:
+            process.kill()
+
+
+def _need_serving() -> None:
+    if not is_serve_available():
+        pytest.skip("transformers serve is not installed: pip install 'transformers[serving]'")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _ready(port: int, model: str) -> ModelServer:
+    """Wait until the server answers."""
+    for _ in range(1200):
+        try:
+            with urlopen(f"http://127.0.0.1:{port}/health", timeout=5):
+                return ModelServer(f"http://127.0.0.1:{port}/v1", model)
+        except URLError:
+            time.sleep(0.1)
+    raise RuntimeError(f"no model server on port {port}")

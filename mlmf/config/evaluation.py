@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from mlmf.config.cogmem import CogMemSettings
-from mlmf.config.llm import ChatSettings
+from mlmf.config.llm import ChatSettings, JudgeSettings
 from mlmf.config.model import MemorySettings
 from mlmf.errors import UserError
 
@@ -63,7 +63,11 @@ class EvalConfig:
     consistency_threshold: float = 0.5
     """Robust F1 from which an answer counts as consistent with the gold one; one that contains it always does."""
     consistency_labels: str | None = None
-    """Answers that people labelled, to measure how often the judge of consistency is right; reported apart."""
+    """Answers that people labelled, to measure how often the judges of consistency are right; reported apart."""
+    judge: Literal["llm"] | None = None
+    """llm: let a language model judge the answers as well, in a column J of its own."""
+    judge_llm: JudgeSettings = field(default_factory=JudgeSettings)
+    """The model of judge llm; its verdicts are kept in output_dir, unless cache names another file."""
     predict_only: bool = False
     """Ask the systems and keep the answers, without scoring them."""
     score_only: bool = False
@@ -125,6 +129,8 @@ class EvalConfig:
             raise UserError(
                 "answer_model is server, but llm.base_url is null; give --llm.base_url URL and --llm.model NAME"
             )
+        if self.judge == "llm" and self.judge_llm.model is None:
+            raise UserError("judge is llm, but judge_llm.model is null; give --judge_llm.model NAME")
         if self.checkpoint_base is not None and self.checkpoint is None:
             raise UserError(
                 f"checkpoint_base is {self.checkpoint_base}, but checkpoint is null; give --checkpoint DIR"

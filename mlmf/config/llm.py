@@ -65,6 +65,20 @@ class ChatSettings:
         }
 
 
+@dataclass
+class JudgeSettings(ChatSettings):
+    """The model that judges answers."""
+
+    max_new_tokens: int = 16
+    """Room for its verdict, which is one word; a model that thinks aloud first needs more."""
+
+    def __post_init__(self) -> None:
+        """Refuse values that cannot be used."""
+        super().__post_init__()
+        if self.max_new_tokens < 1:
+            raise UserError(f"max_new_tokens must be at least 1, got {self.max_new_tokens}")
+
+
 def _public_name(name: str | None) -> str | None:
     """A name as it is, of a folder its last part only."""
     return Path(name).resolve().name if name is not None and Path(name).is_dir() else name

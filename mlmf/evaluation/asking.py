@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from transformers import set_seed
 
 from mlmf.config.evaluation import EvalConfig
@@ -19,6 +15,7 @@ from mlmf.errors import UserError
 from mlmf.evaluation.folder import seed_folder
 from mlmf.evaluation.keys import AnswerKey, answer_keys
 from mlmf.evaluation.plan import Planner, ask_after_each_period, ask_once
+from mlmf.evaluation.progress import progress_bar
 from mlmf.evaluation.provenance import answer_settings, forget_peak, memory_in_use, token_counter
 from mlmf.evaluation.runner import Runner, blank_sample
 from mlmf.evaluation.samples import Sample, SampleFile, stored_samples
@@ -95,7 +92,7 @@ def answer_all(config: EvalConfig, pairs: Sequence[Pair], tasks: dict[str, Task]
             forget_peak()
             for task, loaded in tasks.items():
                 total = sum(len(plan(conversation)) for conversation in loaded.selected)
-                with _progress(f"{task}, {name}, seed {seed}", total) as advance:
+                with progress_bar(f"{task}, {name}, seed {seed}", total) as advance:
                     runner = Runner(config.batch_size, count_tokens, plan, advance, memory_in_use, seed)
                     stored[task, name].answers.extend(runner.run(system, loaded.selected, files[(task, name), seed]))
     return stored
@@ -124,20 +121,3 @@ def stored_answers(config: EvalConfig, pair: Pair, task: Task) -> Stored:
             raise UserError(f"{folder}: holds no answer to a question that is asked here")
         stored.answers.extend(found)
     return stored
-
-
-@contextmanager
-def _progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A bar with the time left, on a terminal only; ``TQDM_DISABLE`` switches it off there, too."""
-    console = Console(stderr=True)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    disable = not console.is_terminal or os.environ.get("TQDM_DISABLE", "0") not in ("", "0")
-    with Progress(*columns, console=console, disable=disable) as progress:
-        bar = progress.add_task(title, total=total)
-        yield lambda count: progress.advance(bar, count)

@@ -1,4 +1,4 @@
-"""Is an answer consistent with the gold one? Lexical rules by default; a language model or a trained judge plugs in.
+"""Is an answer consistent with the gold one? Lexical rules, and beside them a language model or any other judge.
 
 How often the judge itself is right is a property of the judge. :func:`judge_accuracy` measures it on answers that people
 labelled, and it is reported apart: it is no figure of any memory.
@@ -16,15 +16,34 @@ from mlmf.errors import UserError
 from mlmf.evaluation.robust import contains_answer, f1_robust
 
 
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """An answer to be judged."""
+
+    question: str
+    gold: str
+    answer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a judge found."""
+
+    is_consistent: bool | None
+    """Whether the answer says what the gold one says; ``None`` where the judge gave no verdict."""
+    error: str | None = None
+    """Why there is none."""
+
+
 class ConsistencyJudge(Protocol):
-    """What a judge is: a name for the report, and one verdict on one answer."""
+    """What a judge is: a name for the report, and verdicts on answers."""
 
     @property
     def name(self) -> str:
         """What results call it."""
 
-    def is_consistent(self, question: str, gold: str, answer: str) -> bool:
-        """Whether ``answer`` says what ``gold`` says."""
+    def judge(self, claims: Sequence[Claim]) -> list[Verdict]:
+        """One verdict per answer, in the same order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +53,12 @@ class LexicalJudge:
     threshold: float = 0.5
     name: str = "lexical"
 
-    def is_consistent(self, question: str, gold: str, answer: str) -> bool:
+    def judge(self, claims: Sequence[Claim]) -> list[Verdict]:
         """Judge by the words of the two answers; the question is not read."""
-        return f1_robust(answer, gold) >= self.threshold or contains_answer(answer, gold)
+        return [
+            Verdict(f1_robust(one.answer, one.gold) >= self.threshold or contains_answer(one.answer, one.gold))
+            for one in claims
+        ]
 
 
 class LabelledAnswer(ExactRecord):
@@ -65,17 +87,19 @@ def judge_accuracy(judge: ConsistencyJudge, labels: Sequence[LabelledAnswer]) ->
     """How often a judge agrees with people.
 
     Returns:
-        ``judge``, ``n``, ``accuracy``, and apart ``accuracy_consistent`` and ``accuracy_inconsistent`` with their ``n``:
+        ``judge``, ``n`` verdicts and ``n_failed`` answers without one, ``accuracy``, and apart ``accuracy_consistent`` and ``accuracy_inconsistent`` with their ``n``:
         a judge that accepts everything is right on all of the first and on none of the second.
     """
     agrees: dict[bool, list[bool]] = {True: [], False: []}
-    for label in labels:
-        verdict = judge.is_consistent(label.question, label.gold, label.answer)
-        agrees[label.is_consistent].append(verdict == label.is_consistent)
+    verdicts = judge.judge([Claim(label.question, label.gold, label.answer) for label in labels])
+    for label, verdict in zip(labels, verdicts, strict=True):
+        if verdict.is_consistent is not None:
+            agrees[label.is_consistent].append(verdict.is_consistent == label.is_consistent)
     every = agrees[True] + agrees[False]
     return {
         "judge": judge.name,
         "n": len(every),
+        "n_failed": len(labels) - len(every),
         "accuracy": _share(every),
         "n_consistent": len(agrees[True]),
         "accuracy_consistent": _share(agrees[True]),

@@ -5,6 +5,7 @@ Files::
     results.json                              all tasks and systems that were scored into this folder
     report.md                                 the same for people, with sample answers
     report.html, plots/                       the same with plots and every question (extra ``report``)
+    judge.sqlite                              what the LLM judge said, so that it is asked once
     <task>/<system>/seed_<n>/samples.jsonl    one line per answer, written as it is given
     <task>/<system>/seed_<n>/settings.json    what those answers were made with
     <task>/<system>/scores.jsonl              one line per answer and key, beside its gold side

@@ -65,6 +65,7 @@ def browser_data(answers: Answers) -> dict[str, Any]:
                     "found": len(evidence.intersection(one["recalled"])),
                     "metrics": {name: round(value, 3) for name, value in one["metrics"].items()},
                     "consistent": one["consistent"],
+                    "judged": one["judged"],
                     # a line is evidence where the turn of the same rank is
                     "lines": [
                         [numbers.setdefault(line, len(numbers)), turn in evidence]

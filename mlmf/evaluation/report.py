@@ -66,6 +66,8 @@ def warnings(results: Sequence[Results]) -> list[str]:
     for task, entries in _by_task(results).items():
         if len({(entry["data"]["sha256"], entry["data"]["probes_sha256"]) for entry in entries}) > 1:
             lines.append(f"The systems on {task} were asked about different data; their rows cannot be compared.")
+        if len(judges := _judges(entries)) > 1:
+            lines.append(f"The systems on {task} were judged by {', '.join(judges)}; their J cannot be compared.")
     for entry in results:
         n = entry["n"]
         if n["failed"]:
@@ -75,6 +77,13 @@ def warnings(results: Sequence[Results]) -> list[str]:
                 f"{entry['system']} on {entry['task']}: {n['failed']:,} of {n['answers']:,} questions failed and are "
                 f"left out of its means; counted as zero, answerable F1 is {zero}."
             )
+        for name, key in entry["keys"].items():
+            verdicts = key["scores"]["answerable"]["J"]
+            if verdicts and verdicts["failed"]:
+                lines.append(
+                    f"{entry['system']} on {entry['task']}, {name} key: the LLM judge gave no verdict on "
+                    f"{verdicts['failed']:,} of {verdicts['n'] + verdicts['failed']:,} answers; J leaves them out."
+                )
         if entry["trained_on"] and entry["trained_on"]["scored"]:
             lines.append(
                 f"{entry['system']} on {entry['task']}: its checkpoint was trained on "
@@ -116,7 +125,7 @@ def markdown_report(
     for task, entries in _by_task(results).items():
         parts.append(f"## {task}")
         parts += [f"{caption}:\n\n{markdown_grid(grid)}" for caption, grid in tables(entries, comparisons)]
-        parts.append(_notes(entries[0]))
+        parts.append(_notes(entries))
         for entry in entries:
             shown = _shown(answers[task, entry["system"]], seed)
             parts.append(f"### {task}, {entry['system']}: {len(shown)} answer{'' if len(shown) == 1 else 's'}")
@@ -137,6 +146,9 @@ def tables(results: Sequence[Results], comparisons: Sequence[Mapping[str, Any]])
             streamed = [entry for entry in members if entry["keys"][key]["retention"]]
             if streamed:
                 found.append((f"{task}: retention, share of consistent answers", retention_grid(streamed, key)))
+            judged = [entry for entry in streamed if entry["keys"][key]["retention"]["J"]]
+            if judged:
+                found.append((f"{task}: retention, share judged correct (J)", retention_grid(judged, key, "J")))
             found += [(f"{task}: A[t, p] of {entry['system']}", triangle_grid(entry, key)) for entry in streamed]
             if any(len(entry["seeds"]) > 1 for entry in members):
                 found.append((f"{task}: mean ± standard deviation over seeds", seed_grid(members, key)))
@@ -191,7 +203,7 @@ def _grouped(results: Sequence[Results], names: Callable[[Results], list[str]]) 
     return groups
 
 
-def _notes(entry: Results) -> str:
+def _notes(results: Sequence[Results]) -> str:
     text = (
         "The interval resamples conversations. Wrongly refused: share of the answerable questions. Claims on traps: share "
         "of traps answered with an assertion; trap answers: with the wrong answer that the trap names. "
@@ -199,12 +211,29 @@ def _notes(entry: Results) -> str:
         "read on average; questions without known evidence are left out. Tokens and seconds are per question, for "
         "answering alone."
     )
-    if entry["task"] == "locomo":
+    for judge in _judges(results):
+        text += (
+            f" J: share of the answerable questions whose answer {judge} found to say what the gold one says; a refusal "
+            "is wrong without being judged, and traps are not judged. It depends on the judge and is no F1: compare it "
+            "within one judge and prompt alone."
+        )
+    if results[0]["task"] == "locomo":
         text += (
             " F1 is LoCoMo's official one; F1 with traps is its official overall mean (categories 1 to 5), of which "
             "category 5 alone gives 22.5 points to whoever always abstains."
         )
     return text
+
+
+def _judges(results: Sequence[Results]) -> list[str]:
+    """The LLM judges behind some results, each with what its verdicts depend on."""
+    found = [entry["scoring"]["llm_judge"] for entry in results]
+    names = [
+        f"{judge['model']}{f' at {server}' if (server := judge['server']) else ''} (prompt {judge['prompt_version']})"
+        for judge in found
+        if judge is not None
+    ]
+    return list(dict.fromkeys(names))
 
 
 def _shown(answers: Sequence[Mapping[str, Any]], seed: int) -> list[Mapping[str, Any]]:

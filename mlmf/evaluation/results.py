@@ -29,7 +29,7 @@ from mlmf.evaluation.scores import aggregate, over_seeds
 from mlmf.evaluation.usage import usage
 from mlmf.paths import atomic_write_text
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 _PACKAGES = ("mlmf", "torch", "transformers", "peft", "nltk", "numpy", "scipy")
 
 
@@ -95,6 +95,7 @@ def score_key(
     key: AnswerKey,
     *,
     judge: ConsistencyJudge,
+    llm_judge: ConsistencyJudge | None,
     success_threshold: float,
     split: PeriodSplit | None,
     seed: int,
@@ -106,6 +107,7 @@ def score_key(
         samples: one per answer of every seed, failed ones included.
         key: the gold side.
         judge: of consistency.
+        llm_judge: of column J, if it is wanted.
         success_threshold: main F1 from which an answer counts as a success.
         split: how periods are divided where questions were asked after each, else ``None``.
         seed: of the bootstrap.
@@ -116,7 +118,9 @@ def score_key(
     """
 
     def score(answers: Sequence[Sample]) -> list[Scored]:
-        return score_samples(task, answers, key.conversations, judge=judge, success_threshold=success_threshold)
+        return score_samples(
+            task, answers, key.conversations, judge=judge, llm_judge=llm_judge, success_threshold=success_threshold
+        )
 
     scored = score(samples)
     final = [one for one in scored if one.sample.period in (None, PERIODS)]

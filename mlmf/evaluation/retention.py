@@ -24,7 +24,8 @@ from mlmf.evaluation.scored import Scored, false_memory, over_refusal
 from mlmf.evaluation.statistics import cluster_interval
 
 Triangle = NDArray[np.float64]
-Measure = Callable[[Scored], float]
+Measure = Callable[[Scored], float | None]
+"""Of an answer; ``None`` leaves it out, as a failed one."""
 
 
 def retention(answers: Sequence[Scored], periods: dict[tuple[str, int], int], *, seed: int) -> dict[str, Any]:
@@ -36,12 +37,14 @@ def retention(answers: Sequence[Scored], periods: dict[tuple[str, int], int], *,
         seed: of the bootstrap over users.
 
     Returns:
-        ``consistency`` and ``f1``, each as :func:`figures` gives it, over the answerable questions; ``by_period``: for
+        ``consistency``, ``J`` (null without an LLM judge) and ``f1``, each as :func:`figures` gives it, over the
+        answerable questions; ``by_period``: for
         each t ``false_memory`` on traps and ``over_refusal`` beside it.
     """
     facts = [answer for answer in answers if not answer.question.is_trap]
     return {
         "consistency": figures(facts, periods, lambda answer: float(bool(answer.consistent)), seed=seed),
+        "J": figures(facts, periods, _judged, seed=seed) if any(answer.judged for answer in facts) else None,
         "f1": figures(facts, periods, lambda answer: answer.main, seed=seed),
         "by_period": [
             {"t": t, "false_memory": false_memory(now), "over_refusal": over_refusal(now)}
@@ -69,8 +72,9 @@ def figures(
         period = periods[answer.sample.conversation_id, answer.sample.index]
         cell = (users.index(answer.sample.conversation_id), answer.sample.period - 1, period - 1)
         asked[cell] += 1
-        if answer.sample.status == "ok":
-            totals[cell] += measure(answer)
+        value = measure(answer) if answer.sample.status == "ok" else None
+        if value is not None:
+            totals[cell] += value
             counts[cell] += 1
     triangle = _ratio(totals.sum(axis=0), counts.sum(axis=0))
 
@@ -96,6 +100,12 @@ def figures(
         "average_forgetting": described(average_forgetting),
         "backward_transfer": described(backward_transfer),
     }
+
+
+def _judged(answer: Scored) -> float | None:
+    if answer.judged is None or answer.judged.is_consistent is None:
+        return None
+    return float(answer.judged.is_consistent)
 
 
 def mean_retention(triangle: Triangle) -> NDArray[np.float64]:

@@ -13,6 +13,7 @@ from rich.text import Text
 from mlmf.config.evaluation import EvalConfig
 from mlmf.evaluation.asking import Pair, Stored, Task, answer_all, load_questions, stored_answers
 from mlmf.evaluation.consistency import load_labels
+from mlmf.evaluation.judge import load_judge
 from mlmf.evaluation.provenance import uses_checkpoint
 from mlmf.evaluation.report import terminal_report
 from mlmf.evaluation.samples import sole_writer
@@ -33,7 +34,7 @@ class Outcome:
     report_path: Path | None
     """``None`` after ``predict_only``."""
     exit_code: int
-    """1 when a system failed on more than ``max_error_share`` of a task's questions, else 0."""
+    """1 when a system, or the LLM judge, failed on more than ``max_error_share`` of a task's questions, else 0."""
 
 
 def run_evaluation(config: EvalConfig) -> Outcome:
@@ -54,6 +55,7 @@ def run_evaluation(config: EvalConfig) -> Outcome:
     tasks = {name: load_questions(name, config) for name in config.task_names}
     trained = {pair: _trained_on(pair[1], config, tasks[pair[0]]) for pair in pairs}
     labels = load_labels(config.consistency_labels) if config.consistency_labels else []
+    judge = None if config.predict_only else load_judge(config)
     with ExitStack() as locks:
         for task, name in pairs:
             locks.enter_context(sole_writer(output_dir / task / name))
@@ -64,7 +66,8 @@ def run_evaluation(config: EvalConfig) -> Outcome:
         too_many = any(one.failed > config.max_error_share * len(one.answers) for one in stored.values())
         if config.predict_only:
             return Outcome([], _counts(stored), None, exit_code=int(too_many))
-        results = score_all(config, tasks, stored, trained, labels)
+        results = score_all(config, tasks, stored, trained, labels, judge)
+        too_many |= any(_share_not_judged(entry) > config.max_error_share for entry in results.values())
         ordered = [results[task, name] for task in tasks for name in config.system_names]
         comparisons = write_summary(output_dir, ordered, config.seeds[0])
     return Outcome(ordered, terminal_report(ordered, comparisons), output_dir / "report.md", exit_code=int(too_many))
@@ -83,6 +86,12 @@ def _trained_on(system: str, config: EvalConfig, task: Task) -> dict[str, Any] |
         # one checkpoint that does not say makes the whole unknown
         known = None if known is None or ids is None else list(dict.fromkeys([*known, *ids]))
     return {"ids": known, "scored": [one.id for one in task.selected if one.id in set(known or ())]}
+
+
+def _share_not_judged(results: dict[str, Any]) -> float:
+    """Share of the answers that the LLM judge gave no verdict on, under the key where it is largest."""
+    found = [key["scores"]["answerable"]["J"] for key in results["keys"].values()]
+    return max((one["failed"] / (one["n"] + one["failed"]) for one in found if one), default=0.0)
 
 
 def _counts(stored: dict[Pair, Stored]) -> Text:

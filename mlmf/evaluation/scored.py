@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from mlmf.abstention import is_abstention
-from mlmf.evaluation.consistency import ConsistencyJudge
+from mlmf.evaluation.consistency import Claim, ConsistencyJudge, Verdict
 from mlmf.evaluation.metrics import has_lure, is_lured, main_metric, measure
 from mlmf.evaluation.samples import Sample
 from mlmf.evaluation.statistics import mean
@@ -37,12 +37,20 @@ class Scored:
     lured: bool = False
     """Whether it is the wrong answer the question names."""
     consistent: bool | None = None
-    """The judge's verdict; null for traps and where there is no answer."""
+    """The lexical verdict; null for traps and where there is no answer."""
+    judged: Verdict | None = None
+    """The LLM judge's verdict; null for traps, where there is no answer, and without such a judge."""
 
     @property
     def is_claim(self) -> bool:
         """Whether something is asserted: neither an abstention nor an empty answer."""
         return not self.abstained and bool((self.sample.prediction or "").strip())
+
+    @property
+    def is_answerable(self) -> bool:
+        """Whether there is an answer, and a gold one to hold it against."""
+        has_gold = not self.question.is_trap and self.question.answer is not None
+        return has_gold and self.sample.status == "ok"
 
     @property
     def known_evidence(self) -> tuple[str, ...]:
@@ -58,6 +66,7 @@ def score_samples(
     conversations: Sequence[Conversation],
     *,
     judge: ConsistencyJudge,
+    llm_judge: ConsistencyJudge | None = None,
     success_threshold: float,
 ) -> list[Scored]:
     """Put answers beside their questions; an answer whose question the key leaves out is left out.
@@ -66,27 +75,38 @@ def score_samples(
         task: decides the main metric.
         samples: failed ones included.
         conversations: with the questions under the key that counts.
-        judge: of the consistency of answers.
+        judge: of the consistency of answers; gives a verdict on each.
+        llm_judge: gives the verdicts of column J, if it is wanted.
         success_threshold: see :func:`mlmf.evaluation.metrics.measure`.
     """
     questions = {(one.conversation_id, one.index): one for chat in conversations for one in chat.questions}
     pairs = [(sample, questions.get((sample.conversation_id, sample.index))) for sample in samples]
+    scored = [_scored(task, sample, question, success_threshold) for sample, question in pairs if question is not None]
+    consistent = [None if one is None else one.is_consistent for one in _verdicts(scored, judge)]
+    judged = _verdicts(scored, llm_judge) if llm_judge else [None] * len(scored)
     return [
-        _scored(task, sample, question, judge, success_threshold) for sample, question in pairs if question is not None
+        replace(one, consistent=found, judged=verdict)
+        for one, found, verdict in zip(scored, consistent, judged, strict=True)
     ]
 
 
-def _scored(
-    task: str, sample: Sample, question: Question, judge: ConsistencyJudge, success_threshold: float
-) -> Scored:
+def _verdicts(scored: Sequence[Scored], judge: ConsistencyJudge) -> list[Verdict | None]:
+    """A verdict for each answer to an answerable question; on a refusal or silence no judge needs to be asked."""
+    asked = [one for one in scored if one.is_answerable and one.is_claim]
+    claims = [Claim(one.question.text, one.question.answer or "", one.sample.prediction or "") for one in asked]
+    found = iter(judge.judge(claims))
+    return [
+        None if not one.is_answerable else next(found) if one.is_claim else Verdict(is_consistent=False)
+        for one in scored
+    ]
+
+
+def _scored(task: str, sample: Sample, question: Question, success_threshold: float) -> Scored:
     if sample.status == "error":
         return Scored(sample, question)
     text = sample.prediction or ""
     abstained = sample.abstained or is_abstention(text)
     metrics = measure(task, text, question, abstained=abstained, success_threshold=success_threshold)
-    consistent = None
-    if not question.is_trap and question.answer is not None:
-        consistent = not abstained and judge.is_consistent(question.text, question.answer, text)
     return Scored(
         sample,
         question,
@@ -94,7 +114,6 @@ def _scored(
         metrics,
         abstained,
         lured=not abstained and is_lured(text, question),
-        consistent=consistent,
     )
 
 
@@ -166,5 +185,7 @@ def _row(key: str, one: Scored) -> dict[str, Any]:
         "abstained": one.abstained,
         "lured": one.lured,
         "consistent": one.consistent,
+        "judged": one.judged.is_consistent if one.judged else None,
+        "judge_error": one.judged.error if one.judged else None,
         "metrics": dict(one.metrics),
     }

@@ -27,7 +27,7 @@ def aggregate(task: str, answers: Sequence[Scored], *, seed: int) -> dict[str, A
     Returns:
         ``metric`` (name of the main one), ``answerable_f1`` (its mean, n, 95 % interval; LoCoMo: micro mean of categories
         1 to 4), ``overall_f1`` (traps included; LoCoMo: the official micro mean of all), ``macro_f1`` (mean of the
-        answerable categories' means), ``answerable`` (every metric and ``consistency`` over the answerable questions),
+        answerable categories' means), ``answerable`` (every metric, ``consistency`` and ``J`` over the answerable questions),
         ``categories`` (the same for each), ``abstention_on_traps``, ``false_memory``, ``over_refusal``, ``evidence`` and
         ``answer_words``. Each mean is a ``{"mean", "n"}`` pair.
     """
@@ -59,7 +59,7 @@ def over_seeds(answers: Sequence[Scored]) -> dict[str, Any]:
     """The spread of the main figures over seeds.
 
     Returns:
-        For ``answerable_f1``, ``overall_f1``, ``consistency``, ``abstention_on_traps``, ``false_memory`` and
+        For ``answerable_f1``, ``overall_f1``, ``consistency``, ``J``, ``abstention_on_traps``, ``false_memory`` and
         ``over_refusal``: ``values`` by seed, their ``mean`` and sample standard deviation ``sd`` (``None`` for a single
         seed); and ``same_answers``, whether all seeds gave the same answers, so that the spread says nothing.
     """
@@ -83,6 +83,7 @@ def _figures(scored: Sequence[Scored]) -> dict[str, float | None]:
         "answerable_f1": mean(one.main for one in answerable)["mean"],
         "overall_f1": mean(one.main for one in scored)["mean"],
         "consistency": mean(one.consistent for one in answerable if one.consistent is not None)["mean"],
+        "J": (_judged(answerable) or {"mean": None})["mean"],
         "abstention_on_traps": mean(one.abstained for one in scored if one.question.is_trap)["mean"],
         "false_memory": false_memory(scored)["mean"],
         "over_refusal": over_refusal(scored)["mean"],
@@ -125,10 +126,17 @@ def _ndcg(k: int, one: Scored) -> float:
     return ndcg_at(one.sample.recalled, one.known_evidence, k)
 
 
-def _every_metric(answerable: Sequence[Scored]) -> dict[str, dict[str, Any]]:
+def _every_metric(answerable: Sequence[Scored]) -> dict[str, dict[str, Any] | None]:
     means = {name: mean(one.metrics[name] for one in answerable) for name in LEXICAL}
-    judged = [one.consistent for one in answerable if one.consistent is not None]
-    return {**means, "consistency": mean(judged)}
+    consistent = [one.consistent for one in answerable if one.consistent is not None]
+    return {**means, "consistency": mean(consistent), "J": _judged(answerable)}
+
+
+def _judged(answerable: Sequence[Scored]) -> dict[str, Any] | None:
+    """``{"mean", "n", "failed"}`` of the LLM judge's verdicts; ``None`` where nothing was judged."""
+    verdicts = [one.judged for one in answerable if one.judged is not None]
+    given = [verdict.is_consistent for verdict in verdicts if verdict.is_consistent is not None]
+    return {**mean(given), "failed": len(verdicts) - len(given)} if verdicts else None
 
 
 def _categories(task: str, scored: Sequence[Scored]) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ from typing import Any
 from mlmf.config.evaluation import EvalConfig
 from mlmf.evaluation.asking import Pair, Stored, Task
 from mlmf.evaluation.consistency import LabelledAnswer, LexicalJudge, judge_accuracy
+from mlmf.evaluation.judge import LLMJudge, describe_judge
 from mlmf.evaluation.results import build_results, score_key, write_json
 from mlmf.evaluation.scored import Scored, write_scores
 from mlmf.evaluation.usage import ratios
@@ -20,6 +21,7 @@ def score_all(
     stored: dict[Pair, Stored],
     trained: dict[Pair, dict[str, Any] | None],
     labels: Sequence[LabelledAnswer],
+    llm_judge: LLMJudge | None,
 ) -> dict[Pair, dict[str, Any]]:
     """Score all answers under all keys, and write ``scores.jsonl`` and ``results.json`` of each task and system.
 
@@ -28,7 +30,8 @@ def score_all(
         tasks: by name.
         stored: answers to score.
         trained: what each system's checkpoint was trained on, see :func:`mlmf.evaluation.results.build_results`.
-        labels: answers that people labelled, to measure the judge of consistency with; may be empty.
+        labels: answers that people labelled, to measure the judges of consistency with; may be empty.
+        llm_judge: of column J, if it is wanted.
     """
     output_dir = Path(config.output_dir)
     judge = LexicalJudge(config.consistency_threshold)
@@ -37,6 +40,7 @@ def score_all(
         "judge": judge.name,
         "consistency_threshold": judge.threshold,
         "judge_accuracy": judge_accuracy(judge, labels) if labels else None,
+        "llm_judge": describe_judge(config, judge_accuracy(llm_judge, labels) if labels and llm_judge else None),
     }
     results: dict[Pair, dict[str, Any]] = {}
     for (task, name), found in stored.items():
@@ -48,6 +52,7 @@ def score_all(
                 found.answers,
                 key,
                 judge=judge,
+                llm_judge=llm_judge,
                 success_threshold=config.success_threshold,
                 split=config.retention,
                 seed=config.seeds[0],

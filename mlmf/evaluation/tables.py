@@ -14,14 +14,22 @@ Grid = tuple[list[str], list[list[str]]]
 
 
 def main_grid(results: Sequence[Results], key: str) -> Grid:
-    """The measures of the systems on one task under one key, then the row of the always-abstain control."""
-    header = [
-        "system", "answerable F1", "95 % interval", "F1 with traps", "abstains on traps", "wrongly refused",
-        "claims on traps", "trap answers", "evidence recall", "tokens read", "history read", "seconds each", "n", "failed",
-    ]  # fmt: skip
-    rows = [[entry["system"], *_scores(entry["keys"][key]["scores"]), *_costs(entry, key)] for entry in results]
+    """The measures of the systems on one task under one key, then the row of the always-abstain control.
+
+    The columns of J are there where an LLM judge was asked.
+    """
     control = results[0]["keys"][key]["controls"]["always_abstain"]
-    rows.append([CONTROL, *_scores(control)[:-1], "-", "0", "0.0 %", "-", "-", "-"])
+    tables = [*(entry["keys"][key]["scores"] for entry in results), control]
+    is_judged = any(scores["answerable"]["J"] for scores in tables)
+    header = [
+        "system", "answerable F1", "95 % interval", *(["J", "n judged", "no verdict"] if is_judged else []),
+        "F1 with traps", "abstains on traps", "wrongly refused", "claims on traps", "trap answers", "evidence recall", "tokens read", "history read", "seconds each", "n", "failed",
+    ]  # fmt: skip
+    rows = [
+        [entry["system"], *_scores(scores, is_judged), *_costs(entry, key)]
+        for entry, scores in zip(results, tables[:-1], strict=True)
+    ]
+    rows.append([CONTROL, *_scores(control, is_judged)[:-1], "-", "0", "0.0 %", "-", "-", "-"])
     return header, rows
 
 
@@ -29,12 +37,12 @@ def short_grid(results: Sequence[Results], key: str) -> Grid:
     """The columns of :func:`main_grid` that fit beside each other on a terminal of 80 columns."""
     header, rows = main_grid(results, key)
     names = [
-        "system", "answerable F1", "95 % interval", "abstains on traps", "wrongly refused", "tokens read",
+        "system", "answerable F1", "95 % interval", "J", "abstains on traps", "wrongly refused", "tokens read",
         "seconds each", "n",
     ]  # fmt: skip
-    kept = [header.index(name) for name in names]
+    kept = [header.index(name) for name in names if name in header]
     # the title above the table says that F1 is over the answerable questions
-    short = [name.removeprefix("answerable ") for name in names]
+    short = [header[number].removeprefix("answerable ") for number in kept]
     return short, [[row[number] for number in kept] for row in rows]
 
 
@@ -104,8 +112,8 @@ def evidence_grid(results: Sequence[Results], key: str) -> Grid:
     return header, rows
 
 
-def retention_grid(results: Sequence[Results], key: str) -> Grid:
-    """The figures of retention, by consistency; a ratio stands beside its two numbers."""
+def retention_grid(results: Sequence[Results], key: str, measure: str = "consistency") -> Grid:
+    """The figures of retention by one measure; a ratio stands beside its two numbers."""
     header = [
         "system", "A[1,1]", "A[6,1]", "R6", "95 % interval", "mean retention", "average forgetting", "backward transfer",
         "claims on traps", "wrongly refused",
@@ -113,7 +121,7 @@ def retention_grid(results: Sequence[Results], key: str) -> Grid:
     rows = []
     for entry in results:
         found = entry["keys"][key]["retention"]
-        figures, last = found["consistency"], found["by_period"][-1]
+        figures, last = found[measure], found["by_period"][-1]
         r6 = figures["r6"]
         rows.append(
             [
@@ -174,8 +182,10 @@ def short_comparison_grid(comparisons: Sequence[Mapping[str, Any]]) -> Grid:
 
 def seed_grid(results: Sequence[Results], key: str) -> Grid:
     """Mean and standard deviation over seeds of the systems that were asked under several."""
+    is_judged = any(entry["keys"][key]["over_seeds"]["J"]["mean"] is not None for entry in results)
     names = {
         "answerable_f1": "answerable F1", "overall_f1": "F1 with traps", "consistency": "consistency",
+        **({"J": "J"} if is_judged else {}),
         "abstention_on_traps": "abstains on traps", "false_memory": "claims on traps", "over_refusal": "wrongly refused",
     }  # fmt: skip
     rows = []
@@ -243,11 +253,14 @@ def _label(category: Mapping[str, Any]) -> str:
     return name if name.endswith(digits) else f"{digits} {name}"
 
 
-def _scores(scores: Mapping[str, Any]) -> list[str]:
+def _scores(scores: Mapping[str, Any], is_judged: bool) -> list[str]:
     found, claims = scores["evidence"], scores["false_memory"]
+    verdicts = scores["answerable"]["J"]
+    judged = [number(verdicts["mean"]), f"{verdicts['n']:,}", f"{verdicts['failed']:,}"] if verdicts else ["-"] * 3
     return [
         number(scores["answerable_f1"]["mean"]),
         interval(scores["answerable_f1"]["ci95"]),
+        *(judged if is_judged else []),
         number(scores["overall_f1"]["mean"]),
         percent(scores["abstention_on_traps"]["mean"]),
         percent(scores["over_refusal"]["mean"]),

@@ -89,7 +89,8 @@ class CachedChatModel(ChatModel):
                     "SELECT text, prompt_tokens, new_tokens FROM replies WHERE key = ?", (key,)
                 ).fetchone()
                 if row is not None:
-                    found[key] = Reply(*row, cached=True)
+                    text, prompt_tokens, new_tokens = row
+                    found[key] = Reply(text, prompt_tokens, new_tokens, cached=True)
         return found
 
     def _keep(self, replies: Mapping[str, Reply]) -> None:

@@ -32,6 +32,10 @@ class Reply:
     """Whether an earlier call paid for it; the counts are then those of that call."""
 
 
+class ChatError(Exception):
+    """There is no reply, although the model is there: it took too long, or the conversation is too long for it."""
+
+
 class ChatModel(ABC):
     """A model that continues conversations, safe to call from several threads.
 
@@ -67,5 +71,6 @@ class ChatModel(ABC):
                 changes nothing, so the messages must ask for it as well. :func:`mlmf.llm.structured.ask_for` validates.
 
         Raises:
+            ChatError: a reply failed; callers count that.
             UserError: the model cannot be reached or used as it is set up.
         """

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from mlmf.errors import UserError
-from mlmf.llm.chat import ChatModel, Message, Reply
+from mlmf.llm.chat import ChatError, ChatModel, Message, Reply
 from mlmf.llm.greedy import GreedyDecoder
 
 
@@ -63,11 +63,14 @@ class LocalChatModel(ChatModel):
         """Reply to each conversation, with at least one token.
 
         Raises:
-            ValueError: a conversation and ``max_new_tokens`` together exceed ``context_window``.
+            ChatError: a conversation and ``max_new_tokens`` together exceed ``context_window``.
         """
         rows = [self._encode(conversation) for conversation in conversations]
         with self._lock:
-            written = self._decoder.write(rows, max_new_tokens)
+            try:
+                written = self._decoder.write(rows, max_new_tokens)
+            except ValueError as error:
+                raise ChatError(f"{self.name}: {error}") from error
         return [Reply(one.text.strip(), len(row), one.tokens) for row, one in zip(rows, written, strict=True)]
 
     def _encode(self, conversation: Sequence[Message]) -> list[int]:

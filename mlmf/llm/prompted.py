@@ -25,6 +25,11 @@ class PromptedChatModel(LanguageModel):
         return self.chat_model.count_tokens(text)
 
     def complete(self, prompts: Sequence[str], max_new_tokens: int) -> list[Completion]:
-        """Complete each prompt; the tokens read are those the model reports, its chat template included."""
+        """Complete each prompt; the tokens read are those the model reports, its chat template included.
+
+        Raises:
+            ChatError: a reply failed, or a prompt and ``max_new_tokens`` exceed the window.
+            UserError: the model cannot be reached or used as it is set up.
+        """
         replies = self.chat_model.chat([[Message("user", prompt)] for prompt in prompts], max_new_tokens)
         return [Completion(answer_line(one.text), one.prompt_tokens, one.new_tokens) for one in replies]

@@ -31,6 +31,7 @@ def ask_for(model: ChatModel, messages: Sequence[Message], schema: type[T], max_
 
     Raises:
         StructuredOutputError: neither the reply nor its repair is valid.
+        ChatError: there was no reply.
         UserError: the model cannot be reached.
     """
     conversation = list(messages)

@@ -57,6 +57,8 @@ def test_every_config_in_the_repository_parses(path: Path) -> None:
         ({"limit": 0}, "limit must be at least 1, got 0"),
         ({"max_error_share": 1.5}, r"max_error_share must be in \[0, 1\], got 1.5"),
         ({"answer_model": "checkpoint"}, "give --checkpoint DIR"),
+        ({"answer_model": "server"}, "llm.base_url is null; give --llm.base_url URL and --llm.model NAME"),
+        ({"judge": "llm"}, "judge_llm.model is null; give --judge_llm.model NAME"),
         ({"checkpoint_base": "x"}, "checkpoint_base is x, but checkpoint is null; give --checkpoint DIR"),
         ({"seeds": []}, r"seeds must be different numbers from 0 up, at least one, got \[\]"),
         ({"seeds": [1, 1]}, r"seeds must be different numbers"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mlmf.evaluation.consistency import LexicalJudge
+from mlmf.evaluation.consistency import ConsistencyJudge, LexicalJudge
 from mlmf.evaluation.samples import Sample
 from mlmf.evaluation.scored import Scored, score_samples
 from mlmf.types import Conversation, Question
@@ -13,7 +13,13 @@ SAMPLE_FIELDS = set(Sample.__dataclass_fields__)
 
 
 def answer(
-    index: int, prediction: str | None, *, conversation: str = "c", task: str = "locco", **changes: Any
+    index: int,
+    prediction: str | None,
+    *,
+    conversation: str = "c",
+    task: str = "locco",
+    llm_judge: ConsistencyJudge | None = None,
+    **changes: Any,
 ) -> Scored:
     """One scored answer to a question with the gold answer "gold" of category 1; ``None`` as prediction is a failure."""
     status = {"status": "error", "error": "why"} if prediction is None else {}
@@ -28,6 +34,7 @@ def answer(
         [sample],
         [Conversation(conversation, (), (question,))],
         judge=LexicalJudge(),
+        llm_judge=llm_judge,
         success_threshold=0.5,
     )
     return scored

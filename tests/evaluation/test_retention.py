@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from mlmf.evaluation.consistency import Claim, Verdict
 from mlmf.evaluation.retention import average_forgetting, backward_transfer, figures, mean_retention, retention
 from mlmf.evaluation.scored import Scored
 from tests.evaluation.answers import answer
@@ -80,3 +82,19 @@ def test_figures_equal_plain_loops(a: np.ndarray) -> None:
     best = [max(a[t, p] for t in range(p, 6)) for p in earlier]
     assert average_forgetting(a) == pytest.approx(sum(best[p] - a[5, p] for p in earlier) / 5)
     assert backward_transfer(a) == pytest.approx(sum(a[5, p] - a[p, p] for p in earlier) / 5)
+
+
+def test_an_answer_the_judge_gave_no_verdict_on_is_left_out_of_its_cell() -> None:
+    class Judge:
+        name = "judge"
+
+        def judge(self, claims: Sequence[Claim]) -> list[Verdict]:
+            return [Verdict(None if one.answer == "lead" else one.answer == "tin") for one in claims]
+
+    said = ["gold", "tin", "lead"]
+    answers = [answer(p, said[p], period=6, llm_judge=Judge()) for p in range(3)]
+    periods = {("c", p): p + 1 for p in range(3)}
+    told = retention(answers, periods, seed=0)["J"]
+    assert (told["A"][5][:3], told["n"][5][:3]) == ([0.0, 1.0, None], [1, 1, 0])
+    assert told["A_zero_filled"][5][:3] == [0.0, 1.0, 0.0]
+    assert retention([answer(0, "gold", period=6)], periods, seed=0)["J"] is None

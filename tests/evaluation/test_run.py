@@ -44,7 +44,7 @@ def test_a_run_leaves_results_samples_and_a_report(data_file: Path, tmp_path: Pa
     ]
     assert names == [*expected, *plots, "report.html", "report.md", "results.json"]
     combined = json.loads((out / "results.json").read_text())
-    assert (combined["schema_version"], combined["results"]) == (3, outcome.results)
+    assert (combined["schema_version"], combined["results"]) == (4, outcome.results)
     assert [one["systems"] for one in combined["comparisons"]] == [["no_memory", "recent_window"]] * 2
     single = json.loads((out / "jsonl" / "recent_window" / "results.json").read_text())
     assert single == outcome.results[1]

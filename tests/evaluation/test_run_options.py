@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from mlmf.config.llm import ChatSettings
 from mlmf.data.tasks import LoadedData
 from mlmf.errors import UserError
 from mlmf.evaluation.run import run_evaluation
 from mlmf.types import Answer
+from tests.conftest import ModelServer
 from tests.evaluation.conftest import SpySystem, config
 
 
@@ -168,3 +170,20 @@ def test_the_accuracy_of_the_judge_is_reported_apart(data_file: Path, tmp_path: 
     entry = run_evaluation(config(data_file, tmp_path, system="no_memory", consistency_labels=str(labels))).results[0]
     assert entry["scoring"]["judge"] == "lexical"
     assert (entry["scoring"]["judge_accuracy"]["n"], entry["scoring"]["judge_accuracy"]["accuracy"]) == (1, 0.0)
+
+
+def test_a_server_answers_for_the_text_systems(data_file: Path, tmp_path: Path, model_server: ModelServer) -> None:
+    def run(**settings: Any) -> dict[str, Any]:
+        llm = ChatSettings(model=model_server.model, base_url=model_server.url, tokenizer="tiny-random", **settings)
+        changes = {"system": "bm25", "answer_model": "server", "llm": llm, "window_tokens": 100}
+        return run_evaluation(config(data_file, tmp_path, **changes)).results[0]
+
+    results = run(context_window=2048)
+    assert results["n"] == {"original": 8, "effective": 8, "answers": 8, "failed": 0}
+    assert results["settings"]["0"]["llm"]["server"] == model_server.url
+    assert results["usage"]["tokens_read"] > 100  # as the server counts them, lines and question together
+    assert str(tmp_path.parent) not in json.dumps(results)
+    # another way of waiting is no other answer, another window is
+    assert run(context_window=2048, timeout=60.0)["keys"] == results["keys"]
+    with pytest.raises(UserError, match=r"made under other settings .*llm: "):
+        run(context_window=1024)

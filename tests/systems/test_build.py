@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from mlmf.config.evaluation import EvalConfig
+from mlmf.config.llm import ChatSettings
 from mlmf.config.model import MemorySettings, MLMFConfig
 from mlmf.data.tasks import load_task
 from mlmf.errors import UserError
@@ -50,6 +51,15 @@ def test_settings_hold_what_may_change_an_answer_and_nothing_else() -> None:
     assert system_settings("always_abstain", config) == {}
     fine_tuned = EvalConfig(answer_model="checkpoint", checkpoint="there")
     assert system_settings("bm25", fine_tuned)["base_model"] is None
+    served = EvalConfig(
+        answer_model="server", llm=ChatSettings(model="m", base_url="http://me:secret@host/v1", timeout=9)
+    )
+    assert system_settings("no_memory", served) == {
+        "answer_model": "server",
+        "base_model": None,
+        "chat": None,
+        "llm": {"model": "m", "server": "http://host/v1", "context_window": 8192, "tokenizer": None},
+    }
 
 
 def test_an_unknown_system_is_refused_with_a_suggestion() -> None:

@@ -94,6 +94,7 @@ function card(row) {
   }
   const scores = Object.entries(row.metrics).map(([name, value]) => `${name} ${value.toFixed(3)}`);
   if (row.consistent !== null) scores.push(row.consistent ? "consistent" : "not consistent");
+  if (row.judged !== null) scores.push(row.judged ? "judged correct (J)" : "judged wrong (J)");
   if (row.abstained) scores.push("abstained");
   const place = [row.task, row.system, row.id, `seed ${row.seed}`];
   if (row.category !== null) place.push(`category ${row.category}`);
