@@ -12,7 +12,7 @@ from mlmf.tiny import tiny_tokenizer
 from tests.systems.cogmem.doubles import WORDS
 from tests.systems.doubles import WordEncoder
 
-BASELINE, FULL = list(VARIANTS)[0], list(VARIANTS)[-1]
+BASELINE, FULL = "baseline", "+ FoA + DA + LTM"
 
 
 @pytest.fixture(scope="module")
