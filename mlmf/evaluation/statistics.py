@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import DegenerateDataWarning, bootstrap, ttest_rel
+from scipy.stats import DegenerateDataWarning, binomtest, bootstrap, ttest_rel
 
 RESAMPLES = 2_000
 Statistic = Callable[[NDArray[np.intp]], NDArray[np.float64]]
@@ -31,6 +31,16 @@ def spread(values: Mapping[str, float | None]) -> dict[str, Any]:
         "values": dict(values),
         "mean": mean(known)["mean"],
         "sd": float(np.std(known, ddof=1)) if len(known) > 1 else None,
+    }
+
+
+def proportion(successes: int, n: int) -> dict[str, Any]:
+    """``{"mean", "n", "ci95"}`` of a share of independent trials, with Wilson's interval."""
+    interval = binomtest(successes, n).proportion_ci(method="wilson") if n else None
+    return {
+        "mean": successes / n if n else None,
+        "n": n,
+        "ci95": None if interval is None else [float(interval.low), float(interval.high)],
     }
 
 

@@ -13,7 +13,8 @@ from mlmf.paths import find_data
 from mlmf.types import Conversation
 
 
-def _found_or_skip(relative: str, how_to_get: str) -> Path:
+def found_or_skip(relative: str, how_to_get: str) -> Path:
+    """A file of the data folder, or the end of the test where there is none."""
     try:
         return find_data(relative, how_to_get)
     except UserError as error:
@@ -22,7 +23,7 @@ def _found_or_skip(relative: str, how_to_get: str) -> Path:
 
 @pytest.fixture(scope="session")
 def locomo_file() -> Path:
-    return _found_or_skip(LOCOMO_FILE, HOW_TO_GET_LOCOMO)
+    return found_or_skip(LOCOMO_FILE, HOW_TO_GET_LOCOMO)
 
 
 @pytest.fixture(scope="session")
@@ -32,4 +33,4 @@ def locomo(locomo_file: Path) -> dict[str, Conversation]:
 
 @pytest.fixture(scope="session")
 def msc_file() -> Path:
-    return _found_or_skip("msc/dialogue_session_3_valid.jsonl", HOW_TO_GET_MSC)
+    return found_or_skip("msc/dialogue_session_3_valid.jsonl", HOW_TO_GET_MSC)
