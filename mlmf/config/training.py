@@ -114,8 +114,14 @@ class TrainConfig:
     """Seed of data order, distractors, dropout."""
     attn_implementation: str | None = None
     """Attention of the wrapped model during training; null is eager on a CPU (twice as fast on short prompts), else its own."""
+    gradient_checkpointing: bool = False
+    """Keep no activations inside the wrapped model's layers and compute them again in backward: less memory, more time."""
+    shard_base: bool = False
+    """Lay the wrapped model's frozen weights over the processes of the launch (FSDP), where one device cannot hold them
+    beside the rest."""
     dry_run: bool = False
-    """Print the resolved settings and sizes, run one step, save nothing."""
+    """Print sizes, run one step, save nothing. Where the base model is not on this machine, its architecture alone tells
+    parameters, memory and steps."""
 
     def __post_init__(self) -> None:
         """Refuse values no run can use."""

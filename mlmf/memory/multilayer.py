@@ -83,6 +83,11 @@ class MultiLayerMemory(nn.Module):
         """``tanh(g)`` of each fusion layer: how far its gate is open, in [-1, 1]."""
         return [float(torch.tanh(fusion.g.detach())) for fusion in self._fusions()]
 
+    def sharpness(self) -> float | None:
+        """Mean ``beta`` of the layer gates (eq. 7), one over their temperature; ``None`` without gating."""
+        betas = [float(fusion.gate.log_beta.detach().exp()) for fusion in self._fusions() if fusion.gate is not None]
+        return sum(betas) / len(betas) if betas else None
+
     def _fusions(self) -> list[Fusion]:
         return [cast("Fusion", fusion) for fusion in self.fusions]
 

@@ -13,7 +13,7 @@ from mlmf.memory.state import MemoryState
 from mlmf.model import MLMFModel
 from mlmf.recall import choose
 from mlmf.training.batching import Batch, Counts
-from mlmf.training.objective import Losses, count_found
+from mlmf.training.objective import Losses, count_found, mean_nodes
 from mlmf.types import Session
 
 History = list[tuple[Session, SessionFeatures]]
@@ -37,7 +37,7 @@ class FindObjective(nn.Module):
         ``lambda_ret`` weighs nothing here: the embeddings are compared by what they find.
         """
         losses: list[Tensor] = []
-        sought, found, spread = 0, 0, 0.0
+        sought, found, spread, nodes = 0, 0, 0.0, 0.0
         groups = _by_history(batch)
         for history, members in groups:
             state = self._remember(history)
@@ -48,12 +48,13 @@ class FindObjective(nn.Module):
             counted = count_found(evidence, state, recalls)
             sought, found = sought + counted[0], found + counted[1]
             spread += embedding_spread(state.detach()) / len(groups)
+            nodes += mean_nodes(state) / len(groups)
         known = batch.counts.evidence
         evi = torch.cat(losses).sum() / max(1.0, known)
         total = evi * (known / max(1.0, per_batch.evidence))
         return Losses(
             total=total, gen=0.0, ret=0.0, evi=evi.item(), hinge=0.0, sought=sought, found=found,
-            gates=[0.0, 0.0, 0.0], spread=spread,
+            gates=[0.0, 0.0, 0.0], spread=spread, nodes=nodes,
         )  # fmt: skip
 
     def _remember(self, history: History) -> MemoryState:

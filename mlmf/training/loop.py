@@ -36,6 +36,7 @@ from mlmf.training.interrupts import Interrupts
 from mlmf.training.objective import Losses, Objective
 from mlmf.training.optimiser import MasterAdamW, cosine_with_warmup, parameter_groups
 from mlmf.training.run_folder import RunFolder
+from mlmf.training.wrapped import set_up, shard_base
 from mlmf.types import Conversation
 
 logger = logging.getLogger(__name__)
@@ -45,6 +46,7 @@ MAY_DIFFER = frozenset(
     {
         "output_dir", "overwrite_output_dir", "resume_from_checkpoint", "save_steps", "save_total_limit", "logging_steps",
         "report_to", "run_name", "dry_run", "attn_implementation", "data_file", "probes", "init_from",
+        "gradient_checkpointing", "shard_base",
     }
 )  # fmt: skip
 """Settings that a resumed run may change: none of them changes a step, and the data is compared by content."""
@@ -67,8 +69,7 @@ class Trainer:
         self.model = model
         self.folder = RunFolder(Path(config.output_dir))
         self.config_yaml = config_yaml
-        if config.attn_implementation or self.accelerator.device.type == "cpu":
-            _set_attention(model, config.attn_implementation or "eager")
+        set_up(model, config, self.accelerator.device)
         self.examples, self.examples_key = self._examples(conversations)
         self.features = FeatureCache(model, cache_dir())
         self._read_sessions(conversations)
@@ -87,11 +88,14 @@ class Trainer:
         per_step = self.batch_size * config.gradient_accumulation_steps * self.accelerator.num_processes
         self.steps_per_epoch = math.ceil(len(self.examples) / per_step)
         self.total_steps = config.max_steps or config.num_train_epochs * self.steps_per_epoch
-        self.objective = self.accelerator.prepare(
+        objective = (
             Objective(model, config.tbptt_sessions, config.entropy_weight, config.evidence_weight)
             if config.generate
             else FindObjective(model)
         )
+        if config.shard_base and self.accelerator.num_processes > 1:
+            shard_base(objective, model, self.accelerator.device, self.accelerator.num_processes)
+        self.objective = self.accelerator.prepare(objective)
         rates = {
             "adapter": config.learning_rate, "copied": config.copied_learning_rate, "fresh": config.fresh_learning_rate,
             "find": config.find_learning_rate, "gate": config.gate_learning_rate,
@@ -199,7 +203,7 @@ class Trainer:
         rows = [
             [
                 *counts, counts.labels * one.gen, counts.examples * one.ret, counts.evidence * one.evi,
-                counts.tokens * one.hinge, one.sought, one.found, one.total.item(), one.spread, *one.gates,
+                counts.tokens * one.hinge, one.sought, one.found, one.total.item(), one.spread, one.nodes, *one.gates,
             ]
             for one, counts in parts
         ]  # fmt: skip
@@ -208,10 +212,10 @@ class Trainer:
             sums, "sum"
         ).tolist()
         count = len(parts) * self.accelerator.num_processes
-        total, spread, *gates = (value / count for value in others)
+        total, spread, nodes, *gates = (value / count for value in others)
         return Losses(
             torch.tensor(total), gen / labels, ret / examples, evi / max(1.0, known), hinge / tokens,
-            round(sought), round(found), gates, spread,
+            round(sought), round(found), gates, spread, nodes,
         )  # fmt: skip
 
     def train(self) -> Path:
@@ -277,23 +281,25 @@ class Trainer:
         rate = self.optimiser.param_groups[0]["lr"]
         opened = self.model.memory.openings()
         tokens_per_s *= self.accelerator.num_processes
+        # trackers show a chart group for each prefix
         record = {
-            "step": step, "train/loss_gen": mean("gen"), "train/loss_ret": mean("ret"), "train/loss_evi": mean("evi"),
-            "train/found": found, "train/hinge": mean("hinge"),
-            "gate/working": gates[0], "gate/episodic": gates[1], "gate/semantic": gates[2],
-            "gate/opening": sum(map(abs, opened)) / len(opened), "memory/spread": mean("spread"),
-            "train/learning_rate": rate, "perf/tokens_per_s": tokens_per_s,
+            "step": step, "loss/total": float(mean("total")), "loss/gen": mean("gen"), "loss/ret": mean("ret"),
+            "loss/evi": mean("evi"), "loss/hinge": mean("hinge"),
+            "gates/working": gates[0], "gates/episodic": gates[1], "gates/semantic": gates[2],
+            "gates/opening": sum(map(abs, opened)) / len(opened), "gates/beta": self.model.memory.sharpness(),
+            "nodes/count": mean("nodes"), "nodes/found": found, "nodes/spread": mean("spread"),
+            "optimiser/learning_rate": rate, "perf/tokens_per_s": tokens_per_s,
         }  # fmt: skip
         if not self.accelerator.is_main_process:
             return
         with self.folder.metrics.open("a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
-        self.accelerator.log({k: v for k, v in record.items() if k != "step"}, step=step)
+        self.accelerator.log({k: v for k, v in record.items() if k != "step" and v is not None}, step=step)
         logger.info(
             "step %d/%d | loss %.3f (gen %.3f ret %.4f evi %.2f) | found %.2f | gates w %.2f e %.2f s %.2f open %.2f | lr %.1e "
             "| %.0f tok/s | %s left",
-            step, self.total_steps, float(mean("total")), mean("gen"), mean("ret"), mean("evi"), found, *gates,
-            record["gate/opening"], rate, tokens_per_s, _minutes(left_s),
+            step, self.total_steps, record["loss/total"], mean("gen"), mean("ret"), mean("evi"), found, *gates,
+            record["gates/opening"], rate, tokens_per_s, _minutes(left_s),
         )  # fmt: skip
 
     def _save(self, step: int) -> None:
@@ -331,14 +337,6 @@ class Trainer:
             return self.stop_requested
         flag = torch.tensor(float(self.stop_requested), device=self.accelerator.device)
         return bool(self.accelerator.reduce(flag, "sum").item())
-
-
-def _set_attention(model: MLMFModel, name: str) -> None:
-    try:
-        model.lm.set_attn_implementation(name)
-    except (ValueError, ImportError) as error:
-        reason = str(error).splitlines()[0]
-        raise UserError(f"attn_implementation {name!r} cannot be used: {reason} Give eager, sdpa or null") from error
 
 
 def _minutes(seconds: float) -> str:

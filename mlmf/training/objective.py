@@ -35,6 +35,8 @@ class Losses:
     """Mean share of working, episodic and semantic memory in the read."""
     spread: float
     """Collapse monitor of the node embeddings, see :func:`mlmf.memory.losses.embedding_spread`."""
+    nodes: float
+    """Mean number of nodes in a conversation's semantic memory."""
 
 
 class Objective(nn.Module):
@@ -94,6 +96,7 @@ class Objective(nn.Module):
             found=found,
             gates=[0.0, 0.0, 0.0] if output.gates is None else output.gates.detach().float().mean(0).tolist(),
             spread=embedding_spread(state.detach()),
+            nodes=mean_nodes(state),
         )
 
     def _remember(self, batch: Batch) -> tuple[MemoryState, Tensor]:
@@ -113,6 +116,11 @@ class Objective(nn.Module):
             rows = new
         none = torch.zeros(1, device=model.device)
         return MemoryState.cat(rows), torch.cat([torch.stack(d).mean(0) if d else none for d in drifts])
+
+
+def mean_nodes(state: MemoryState) -> float:
+    """Nodes of the semantic memories in a state, over its conversations."""
+    return sum(map(len, state.nodes)) / len(state.nodes)
 
 
 def count_found(evidence: Sequence[Evidence], state: MemoryState, recalls: Sequence[Recall]) -> tuple[int, int]:

@@ -9,13 +9,16 @@ from pathlib import Path
 import torch
 from accelerate import PartialState
 from accelerate.utils import parse_flag_from_env
+from rich.console import Console
 
+from mlmf.base_model import base_is_here
 from mlmf.config.parse import dump_config
 from mlmf.config.training import TrainConfig
 from mlmf.model import MLMFModel
 from mlmf.training.data import load_training_data
 from mlmf.training.loop import Trainer
 from mlmf.training.run_folder import RunFolder
+from mlmf.training.sizing import size_up, sizes_table
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +47,11 @@ def run_training(config: TrainConfig) -> Path | None:
         )
     if not process.is_main_process:
         logging.getLogger("mlmf").setLevel(logging.WARNING)
+    if config.dry_run and config.init_from is None and not base_is_here(config.model.base_model):
+        sizes = size_up(config, data.conversations, process.num_processes)
+        if process.is_main_process:
+            Console().print(sizes_table(config.model.base_model, sizes))
+        return None
     if config.init_from is not None:
         model = MLMFModel.from_pretrained(config.init_from, device=device)
         model.config.recall_nodes, model.config.recall_tokens = config.model.recall_nodes, config.model.recall_tokens

@@ -45,7 +45,7 @@ def metrics(folder: str | Path) -> list[dict[str, float]]:
 
 
 def losses(folder: str | Path) -> list[tuple[float, float, float]]:
-    return [(line["step"], line["train/loss_gen"], line["train/loss_ret"]) for line in metrics(folder)]
+    return [(line["step"], line["loss/gen"], line["loss/ret"]) for line in metrics(folder)]
 
 
 def weights(model: MLMFModel) -> dict[str, torch.Tensor]:
@@ -117,7 +117,7 @@ def test_loss_falls_when_ten_examples_are_learned_by_heart(trainer: Callable[...
     made.train()
     curve = [loss for _, loss, _ in losses(tmp_path / "run")]
     assert curve[0] > 4 and sum(curve[-3:]) / 3 < 0.5 * curve[0]
-    assert metrics(tmp_path / "run")[-1]["gate/opening"] > 0
+    assert metrics(tmp_path / "run")[-1]["gates/opening"] > 0
 
 
 def test_what_a_run_writes(trainer: Callable[..., Trainer], tmp_path: Path) -> None:
@@ -128,10 +128,12 @@ def test_what_a_run_writes(trainer: Callable[..., Trainer], tmp_path: Path) -> N
     ]  # fmt: skip
     lines = metrics(tmp_path / "run")
     assert [line["step"] for line in lines] == [3, 4]
-    expected = {"train/loss_gen", "train/loss_ret", "train/learning_rate", "gate/semantic", "perf/tokens_per_s"}
+    expected = {"loss/gen", "loss/ret", "optimiser/learning_rate", "gates/semantic", "perf/tokens_per_s"}
     assert all(expected <= line.keys() for line in lines)
-    assert all(line["train/loss_evi"] > 0 and 0 <= line["train/found"] <= 1 for line in lines)
-    assert lines[0]["gate/working"] + lines[0]["gate/episodic"] + lines[0]["gate/semantic"] == pytest.approx(
+    assert {name.partition("/")[0] for name in lines[0]} == {"step", "loss", "gates", "nodes", "optimiser", "perf"}
+    assert lines[0]["gates/beta"] == pytest.approx(made.model.config.beta, rel=0.2) and lines[0]["nodes/count"] > 1
+    assert all(line["loss/evi"] > 0 and 0 <= line["nodes/found"] <= 1 for line in lines)
+    assert lines[0]["gates/working"] + lines[0]["gates/episodic"] + lines[0]["gates/semantic"] == pytest.approx(
         1, abs=1e-4
     )
     environment = json.loads((tmp_path / "run" / "environment.json").read_text())
@@ -245,3 +247,12 @@ def test_nothing_to_train_on(
     silent = [replace(conversation, questions=()) for conversation in conversations]
     with pytest.raises(UserError, match="nothing to train on"):
         Trainer(make_config(), make_model(), read(silent), "")
+
+
+def test_gradient_checkpointing_changes_no_loss(trainer: Callable[..., Trainer], tmp_path: Path) -> None:
+    trainer(output_dir=str(tmp_path / "kept"), max_steps=3).train()
+    again = trainer(output_dir=str(tmp_path / "again"), max_steps=3, gradient_checkpointing=True)
+    assert again.model.lm.is_gradient_checkpointing
+    again.train()
+    for ours, expected in zip(losses(tmp_path / "again"), losses(tmp_path / "kept"), strict=True):
+        assert ours == pytest.approx(expected, rel=1e-5)

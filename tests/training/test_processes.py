@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 CONFIG = ROOT / "configs" / "train" / "smoke.yaml"
 
 
-OF_A_BATCH = {"memory/spread"}
+OF_A_BATCH = {"nodes/spread", "nodes/count"}
 """Watched and not trained on: a mean over the nodes of a batch, which depends on how a step's examples are split."""
 
 

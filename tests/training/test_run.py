@@ -58,6 +58,16 @@ def test_a_file_that_is_not_there_is_named(make_config: MakeConfig, tiny: MLMFCo
         run_training(make_config(data_file="nowhere.jsonl", model=tiny))
 
 
+def test_a_dry_run_without_the_base_model_plans_the_run(
+    make_config: MakeConfig, data_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = make_config(data_file=str(data_file), dry_run=True, model=MLMFConfig(base_model="Qwen/Qwen3-4B"))
+    assert run_training(config) is None
+    printed = capsys.readouterr().out
+    assert "4,022,468,096" in printed and "memory: optimiser" in printed
+    assert not Path(config.output_dir).exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "content", "message"),
     [

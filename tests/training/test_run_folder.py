@@ -108,7 +108,7 @@ def test_other_facts_are_named(model: MLMFModel, tmp_path: Path) -> None:
 def test_the_log_forgets_what_will_be_written_again(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
     folder.truncate_log(3)  # no log yet
-    lines = [json.dumps({"step": step, "train/loss_gen": 1.0}) for step in (2, 4, 6)]
+    lines = [json.dumps({"step": step, "loss/gen": 1.0}) for step in (2, 4, 6)]
     # a killed process may leave half a line
     folder.metrics.write_text("\n".join(lines) + '\n{"step": 8, "tra')
     folder.truncate_log(4)
