@@ -6,16 +6,22 @@ Examples:
     python train.py --config configs/train/locco.yaml --resume_from_checkpoint latest
     accelerate launch --num_processes 2 train.py --config configs/train/locco.yaml   (two GPUs)
     torchrun --nproc_per_node 2 train.py --config configs/train/locco.yaml           (two processes without)
+    python train.py --sweep configs/train/sweep.yaml          (search for settings; see the file, and mlmf/config/sweep.py)
 """
 
 from __future__ import annotations
 
+import sys
+
 from mlmf.config.parse import parse_config, run_script
+from mlmf.config.sweep import SweepConfig
 from mlmf.config.training import TrainConfig
 
 
 def main() -> int:
     """Parse and run."""
+    if "--sweep" in sys.argv:
+        return sweep(sys.argv[1:])
     summary, _, examples = (__doc__ or "").partition("\n\n")
     config = parse_config(TrainConfig, None, prog="train.py", description=summary, epilog=examples)
 
@@ -23,6 +29,23 @@ def main() -> int:
     from mlmf.training.run import run_training
 
     run_training(config)
+    return 0
+
+
+def sweep(arguments: list[str]) -> int:
+    """Search for settings: ``--sweep FILE``, and options of :class:`SweepConfig` such as ``--train.max_steps 50``."""
+    place = arguments.index("--sweep")
+    options = ["--config", *arguments[place + 1 : place + 2], *arguments[:place], *arguments[place + 2 :]]
+    summary = "Search for the settings that do best on users held back from training."
+    config = parse_config(SweepConfig, options, prog="train.py --sweep FILE", description=summary)
+
+    from rich.console import Console
+
+    from mlmf.evaluation.tables import markdown_grid
+    from mlmf.sweep import run_sweep, sweep_grid
+
+    results = run_sweep(config)
+    Console().print(markdown_grid(sweep_grid(results)), soft_wrap=True, markup=False)
     return 0
 
 

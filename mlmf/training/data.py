@@ -42,15 +42,19 @@ def load_training_data(config: TrainConfig) -> TrainingData:
     )
 
 
+def training_split(config: TrainConfig) -> str | None:
+    """The split of its task that ``config`` trains on; none where the data is a file or has no splits."""
+    if config.split is None and config.data_file is None and config.probes is None:
+        return TRAINING_SPLIT.get(config.task)
+    return config.split
+
+
 def _main(config: TrainConfig) -> Sequence[Conversation]:
-    split = config.split
-    if split is None and config.data_file is None and config.probes is None:
-        split = TRAINING_SPLIT.get(config.task)
     data = load_task(
         config.task,
         data_file=config.data_file,
         probes=config.probes,
-        split=split,
+        split=training_split(config),
         allow_unknown_data=config.allow_unknown_data,
     )
     if config.conversations is None:
