@@ -11,7 +11,7 @@ OFFLINE := HF_HUB_OFFLINE=1 HF_DATASETS_OFFLINE=1 HF_HUB_DISABLE_TELEMETRY=1 HF_
 	WANDB_MODE=disabled TOKENIZERS_PARALLELISM=false TQDM_DISABLE=1
 
 .DEFAULT_GOAL := help
-.PHONY: help install base-model demo test lint types imports unit test-slow recall-benchmark bench read-benchmark addressing-benchmark cogmem-benchmark cognis-benchmark format clean
+.PHONY: help install base-model demo test lint types imports unit test-slow recall-benchmark bench read-benchmark addressing-benchmark cogmem-benchmark cognis-benchmark results format clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -75,6 +75,9 @@ cogmem-benchmark: base-model ## count the tokens that a turn costs with CogMem a
 cognis-benchmark: base-model ## grow a Cognis memory to 100,000 entries, and score its stages, into results/cognis*.json
 	$(BIN)/python -m benchmarks.cognis_scale
 	$(BIN)/python -m benchmarks.cognis_ablation --tasks locco locomo
+
+results: $(INSTALLED) ## write RESULTS.md and results/reference.json from the finished runs that configs/results/reference.yaml names
+	$(BIN)/python -m mlmf.evaluation.reference --config configs/results/reference.yaml
 
 format: $(INSTALLED) ## format and fix what ruff can fix
 	$(BIN)/ruff check --fix .

@@ -1,0 +1,40 @@
+"""Settings of ``python -m mlmf.evaluation.reference``: which finished runs stand in ``RESULTS.md``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from mlmf.errors import UserError
+
+
+@dataclass
+class ReferenceConfig:
+    """From labels to what evaluate.py left for one task and system: DIR/TASK/SYSTEM. A folder that is not there is not measured."""
+
+    locomo_zero_shot: dict[str, str] = field(default_factory=dict)
+    """LoCoMo by systems that never trained on it."""
+    locomo_in_domain: dict[str, str] = field(default_factory=dict)
+    """LoCoMo by checkpoints that trained on other conversations of it."""
+    locco: dict[str, str] = field(default_factory=dict)
+    """LOCCO's test users; with --retention balanced there are also R6 and the matrix over periods."""
+    ablations: dict[str, str] = field(default_factory=dict)
+    """The parts of the memory left out one by one, all on the same questions; each is tested against main."""
+    training: dict[str, str] = field(default_factory=dict)
+    """The same questions before and after training."""
+    main: str = "mlmf"
+    """Label that is the memory model's headline in each group, and the full model among the ablations."""
+    errors: str | None = None
+    """Markdown file of typical errors that people read and classified; it is put at the end."""
+    output: str = "RESULTS.md"
+    """The page."""
+    figures: str = "results/reference.json"
+    """Its headline figures for programs; null where nothing was measured."""
+    seed: int = 0
+    """Of the bootstrap of the paired tests."""
+
+    def __post_init__(self) -> None:
+        """Refuse a page about nothing."""
+        if not any((self.locomo_zero_shot, self.locomo_in_domain, self.locco, self.ablations, self.training)):
+            raise UserError("no run is named: give labels and folders under locomo_zero_shot, locco, ...")
+        if self.ablations and self.main not in self.ablations:
+            raise UserError(f"ablations need the full model under the label {self.main!r}, got {list(self.ablations)}")

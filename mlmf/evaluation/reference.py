@@ -1,0 +1,175 @@
+"""Write ``RESULTS.md`` and ``results/reference.json`` from finished runs; nothing is asked or scored again.
+
+Examples:
+    python -m mlmf.evaluation.reference --config configs/results/reference.yaml
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from mlmf.config.parse import parse_config, run_script
+from mlmf.config.reference import ReferenceConfig
+from mlmf.data.locomo import CATEGORY_NAMES
+from mlmf.errors import UserError
+from mlmf.evaluation.compare import Run, compare_runs
+from mlmf.evaluation.cost_tables import cost_grid, ratio_grid
+from mlmf.evaluation.folder import read_answers
+from mlmf.evaluation.reference_runs import LOCCO, LOCOMO, Entry, figures, read_group, reference_json
+from mlmf.evaluation.results import write_json
+from mlmf.evaluation.tables import (
+    Grid,
+    category_grid,
+    comparison_grid,
+    main_grid,
+    markdown_grid,
+    metric_grid,
+    number,
+    retention_grid,
+    title,
+    triangle_grid,
+)
+from mlmf.paths import atomic_write_text
+
+UNMEASURED = "not measured"
+Group = Mapping[str, Entry | None]
+PAPER = (
+    ("F1, LoCoMo", "0.618", "locomo", "f1_answerable"),
+    ("F1, multi-hop", "0.594", "locomo", "multi_hop"),
+    ("BLEU-1", "0.632", "locomo", "bleu1"),
+    ("six-period retention, LOCCO", "56.9 %", "locco", "r6"),
+    ("false memories", "5.1 %", "locco", "false_memory_rate"),
+    ("context usage", "58.4 %", "locomo", "context_usage"),
+    ("speed against the whole conversation", "10.4 times", "locomo", "speedup"),
+)
+"""What the MLMF paper (arXiv 2603.29194) prints of its full system, and our quantity of that name."""
+CLAIMS = """The paper's figures are claims about another model: no code, weights or answers of it are public, its tables mix data sets \
+and metrics, and none of its figures can be reproduced. Ours are of a model of 135 million parameters; rows share a name, not a protocol."""
+
+
+def page(config: ReferenceConfig, groups: Mapping[str, Group]) -> str:
+    """The whole of ``RESULTS.md``."""
+    parts = [
+        "# Results",
+        "Written by `make results` from the results of finished runs. F1 on LoCoMo is the official score; every table says how "
+        f"many questions it is over; what nobody ran is {UNMEASURED}. `docs/evaluation.md` says what each column means.",
+    ]
+    titles = {
+        "locomo_zero_shot": "LoCoMo, never trained on",
+        "locomo_in_domain": "LoCoMo, in-domain: trained on other conversations of it",
+        "locco": "LOCCO, users never trained on",
+        "training": "Before and after training",
+        "ablations": "Each part of the memory left out",
+    }
+    for group, heading in titles.items():
+        if groups[group]:
+            parts += [f"## {heading}", *_group(groups[group])]
+        if group == "ablations" and groups[group]:
+            parts += _tests(config, groups[group])
+    parts += ["## Beside the paper", CLAIMS, markdown_grid(paper_grid(groups, config.main))]
+    if config.errors is not None:
+        parts.append(_errors(config.errors))
+    return "\n\n".join(parts) + "\n"
+
+
+def _group(group: Group) -> list[str]:
+    """The tables of one group of runs, under each key that they were scored with."""
+    measured = [entry for entry in group.values() if entry is not None]
+    if not measured:
+        return [f"{', '.join(group)}: {UNMEASURED}."]
+    parts = []
+    for key in ("raw", "audited"):
+        scored = [entry for entry in measured if key in entry["keys"]]
+        if not scored:
+            continue
+        grids: list[Callable[[Sequence[Entry], str], Grid]] = [main_grid, category_grid, metric_grid]
+        missing = [label for label in group if label not in {entry["system"] for entry in scored}]
+        parts.append(f"**{title(scored[0], key)}**")
+        parts += [markdown_grid(_with_missing(grid(scored, key), missing)) for grid in grids]
+        remembered = [entry for entry in scored if entry["keys"][key]["retention"] is not None]
+        if remembered:
+            parts.append(markdown_grid(_with_missing(retention_grid(remembered, key), missing)))
+            parts += [f"A of {one['system']}:\n\n{markdown_grid(triangle_grid(one, key))}" for one in remembered]
+    absent = [label for label, entry in group.items() if entry is None]
+    parts.append(markdown_grid(_with_missing(cost_grid(measured), absent)))
+    if any(entry["ratios_to_full_context"] is not None for entry in measured):
+        parts += ["As multiples of full_context in the same run:", markdown_grid(ratio_grid(measured))]
+    return parts
+
+
+def _with_missing(grid: Grid, labels: Sequence[str]) -> Grid:
+    header, rows = grid
+    return header, [*rows, *([label, *[UNMEASURED] * (len(header) - 1)] for label in labels)]
+
+
+def _tests(config: ReferenceConfig, group: Group) -> list[str]:
+    """Paired tests of the full model against each of the others."""
+    runs = [
+        Run(label, entry, read_answers(Path(config.ablations[label]), entry["seeds"]))
+        for label, entry in group.items()
+        if entry is not None
+    ]
+    # the full model first, so that a difference is what leaving a part out does
+    runs.sort(key=lambda run: run.label != config.main)
+    pairs = compare_runs(runs, config.seed, against=config.main)
+    return [markdown_grid(comparison_grid(pairs))] if pairs else []
+
+
+def paper_grid(groups: Mapping[str, Group], main: str) -> Grid:
+    """The paper's figures, and ours zero-shot and in-domain where they were measured."""
+    header = ["quantity", "paper's claim", "ours, zero-shot", "ours, in-domain"]
+    runs = {name: groups[name].get(main) for name in ("locomo_zero_shot", "locomo_in_domain", "locco")}
+    rows = []
+    for quantity, claim, task, name in PAPER:
+        if task == "locco":
+            ours, in_domain = _cell(_figure(runs["locco"], name)), "-"
+        else:
+            ours = _cell(_figure(runs["locomo_zero_shot"], name))
+            in_domain = _cell(_figure(runs["locomo_in_domain"], name))
+        rows.append([quantity, claim, ours, in_domain])
+    return header, rows
+
+
+def _figure(entry: Entry | None, name: str) -> float | None:
+    if entry is None:
+        return None
+    scores = entry["keys"]["raw"]["scores"]
+    if name == "bleu1":
+        value: float | None = scores["answerable"]["bleu1"]["mean"]
+        return value
+    if name == "multi_hop":
+        return next((one["f1"] for one in scores["categories"] if one["name"] == CATEGORY_NAMES[1]), None)
+    return figures(entry, tuple({*LOCOMO, *LOCCO}))[name]
+
+
+def _cell(value: float | None) -> str:
+    return UNMEASURED if value is None else number(value)
+
+
+def _errors(file: str) -> str:
+    path = Path(file)
+    if not path.is_file():
+        raise UserError(f"errors {file}: no such file; write what was read there, or give null")
+    return path.read_text(encoding="utf-8").strip()
+
+
+def main() -> int:
+    """Parse, read, write."""
+    summary, _, examples = (__doc__ or "").partition("\n\n")
+    prog = "python -m mlmf.evaluation.reference"
+    config = parse_config(ReferenceConfig, None, prog=prog, description=summary, epilog=examples)
+    groups = {
+        name: read_group(name, getattr(config, name))
+        for name in ("locomo_zero_shot", "locomo_in_domain", "locco", "training", "ablations")
+    }
+    text = page(config, groups)
+    write_json(Path(config.figures), reference_json(groups, config.main))
+    atomic_write_text(Path(config.output), text)
+    unmeasured = sum(entry is None for group in groups.values() for entry in group.values())
+    print(f"{config.output} and {config.figures}; {unmeasured} runs are {UNMEASURED}")
+    return 0
+
+
+if __name__ == "__main__":
+    run_script(main)

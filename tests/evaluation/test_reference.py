@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import json
+import sys
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from mlmf.config.reference import ReferenceConfig
+from mlmf.data.jsonl import dump_jsonl
+from mlmf.errors import UserError
+from mlmf.evaluation.reference import main, page
+from mlmf.evaluation.reference_runs import LOCCO, LOCOMO, figures, read_group, reference_json
+from mlmf.evaluation.run import run_evaluation
+from mlmf.types import Conversation, Question, Session, Turn
+from tests.evaluation.conftest import config
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three systems asked after each of six periods, two conversations, with the tiny model."""
+    folder = tmp_path_factory.mktemp("finished")
+    conversations = []
+    for name in ("anna", "ben"):
+        sessions = tuple(
+            Session(i, datetime(2023, 5, 1 + i), (Turn(f"S{i}:0", name, f"thing {i} is blue"),)) for i in range(6)
+        )
+        questions = [
+            Question(name, i, f"What is thing {i}?", "blue", category=i + 1, evidence=(f"S{i}:0",), session=i)
+            for i in range(6)
+        ]
+        questions.append(Question(name, 6, "What is thing 9?", None, category=1, is_trap=True, session=0))
+        conversations.append(Conversation(name, sessions, tuple(questions), (name,)))
+    dump_jsonl(conversations, folder / "talks.jsonl")
+    settings: dict[str, Any] = {"system": ["no_memory", "recent_window", "full_context"], "retention": "balanced"}
+    run_evaluation(config(folder / "talks.jsonl", folder, **settings))
+    return folder / "out" / "jsonl"
+
+
+@pytest.fixture
+def named(finished: Path) -> dict[str, dict[str, str]]:
+    runs = {"mlmf": f"{finished}/recent_window", "full_context": f"{finished}/full_context", "cogmem": "nowhere"}
+    return {
+        "locomo_zero_shot": runs,
+        "locomo_in_domain": {"mlmf": "nowhere/else"},
+        "locco": runs,
+        "ablations": {"mlmf": f"{finished}/recent_window", "no memory": f"{finished}/no_memory"},
+    }
+
+
+def test_the_command_writes_page_and_figures(
+    named: dict[str, dict[str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "errors.md").write_text("## Ten errors\n\n1. a colour of another thing", encoding="utf-8")
+    (tmp_path / "runs.yaml").write_text(yaml.safe_dump({**named, "errors": "errors.md"}), encoding="utf-8")
+    monkeypatch.setattr(sys, "argv", ["reference", "--config", "runs.yaml"])
+    assert main() == 0
+    text = (tmp_path / "RESULTS.md").read_text(encoding="utf-8")
+    assert "| cogmem | not measured |" in text and "mlmf: not measured." in text
+    assert "A of full_context" in text and "| F1, multi-hop | 0.594 |" in text
+    assert text.rstrip().endswith("1. a colour of another thing")
+    tests = [line for line in text.splitlines() if line.startswith("| jsonl | raw |")]
+    assert len(tests) == 3 and all("| mlmf | no memory |" in line for line in tests)
+    assert "nan" not in text.lower().split() and "None" not in text
+
+    found = json.loads((tmp_path / "results/reference.json").read_text(encoding="utf-8"))
+    assert list(found)[:3] == ["locomo_zero_shot", "locomo_in_domain", "locco"]
+    assert set(found["locomo_zero_shot"]) == set(LOCOMO) and set(found["locco"]) == set(LOCCO)
+    assert found["locomo_in_domain"] == dict.fromkeys(LOCOMO) == found["cogmem"]["locomo_zero_shot"]
+    assert found["full_context"]["locco"]["speedup"] == pytest.approx(1.0)
+    assert found["mlmf"]["locomo_zero_shot"] == found["locomo_zero_shot"]
+
+
+def test_figures_are_those_of_the_run(finished: Path) -> None:
+    scored = json.loads((finished / "recent_window/results.json").read_text(encoding="utf-8"))
+    (entry,) = read_group("locco", {"x": str(finished / "recent_window")}).values()
+    assert entry is not None and entry["system"] == "x"
+    found = figures(entry, LOCCO)
+    assert found["f1_answerable"] == scored["keys"]["raw"]["scores"]["answerable_f1"]["mean"]
+    assert found["r6"] == scored["keys"]["raw"]["retention"]["consistency"]["r6"]["value"]
+    assert found["context_usage"] == scored["usage"]["history_share"]
+    assert found["speedup"] == pytest.approx(1 / scored["ratios_to_full_context"]["seconds_mean"])
+
+
+def test_a_page_may_hold_nothing_but_gaps() -> None:
+    wanted = ReferenceConfig(locco={"mlmf": "nowhere"})
+    groups = {name: read_group(name, getattr(wanted, name)) for name in
+              ("locomo_zero_shot", "locomo_in_domain", "locco", "training", "ablations")}  # fmt: skip
+    text = page(wanted, groups)
+    assert text.count("not measured") > 7
+    assert set(reference_json(groups, "mlmf")["locco"].values()) == {None}
+
+
+def test_a_folder_that_is_no_result_is_named(finished: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"locco\.mlmf.*results\.json is missing"):
+        read_group("locco", {"mlmf": str(finished)})
+    with pytest.raises(UserError, match=r"locco\.mlmf.*not one system's results"):
+        read_group("locco", {"mlmf": str(finished.parent)})
+
+
+def test_settings_that_say_nothing_are_refused() -> None:
+    with pytest.raises(UserError, match="no run is named"):
+        ReferenceConfig()
+    with pytest.raises(UserError, match="label 'mlmf'"):
+        ReferenceConfig(ablations={"full": "x"})
+    with pytest.raises(UserError, match=r"errors nowhere\.md"):
+        page(
+            ReferenceConfig(locco={"a": "b"}, errors="nowhere.md"),
+            {name: {} for name in ("locomo_zero_shot", "locomo_in_domain", "locco", "training", "ablations")},
+        )
