@@ -107,7 +107,7 @@ def test_a_trial_that_fails_is_told_and_does_not_stop_the_rest(config: SweepConf
         ({"model": [1]}, "unknown setting in space 'model'"),
         ({"seed.x": [1]}, "unknown setting in space 'seed.x'"),
         ({"model.alpha": [0.5, 1.5]}, "alpha must be in"),
-        ({"model.alpha": ["much"]}, "of no use"),
+        ({"model.alpha": ["much"]}, "space: model.alpha: expected float, got 'much'"),
         ({"model.alpha": []}, "space.model.alpha is empty"),
     ],
 )

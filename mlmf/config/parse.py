@@ -42,7 +42,7 @@ def parse_config(schema: type[T], argv: Sequence[str] | None, *, prog: str, desc
         UserError: unknown key, wrong type, missing or broken file; names the file, the key and the value.
         SystemExit: code 0, after ``--help`` or ``--print_config``.
     """
-    hints = dict(_leaves(schema))
+    hints = dict(leaves(schema))
     arguments = _join_lists(sys.argv[1:] if argv is None else argv, hints)
     for file in _config_files(arguments):
         _check_file(file, schema)
@@ -100,12 +100,12 @@ def _parser(**arguments: Any) -> ArgumentParser:
     )
 
 
-def _leaves(schema: type, prefix: str = "") -> Iterator[tuple[str, Any]]:
+def leaves(schema: type, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Every setting that is not a group, as dotted key and type."""
     for name, hint in get_type_hints(schema).items():
         if dataclasses.is_dataclass(hint):
             assert isinstance(hint, type)
-            yield from _leaves(hint, f"{prefix}{name}.")
+            yield from leaves(hint, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", hint
 
@@ -179,7 +179,7 @@ def _check_section(source: str, prefix: str, content: object, schema: type) -> N
             assert isinstance(hint, type)
             _check_section(source, f"{prefix}{key}.", value, hint)
         else:
-            _check_value(source, f"{prefix}{key}", value, hint)
+            check_value(source, f"{prefix}{key}", value, hint)
 
 
 def _check_options(argv: Sequence[str], hints: Mapping[str, Any]) -> None:
@@ -195,10 +195,11 @@ def _check_options(argv: Sequence[str], hints: Mapping[str, Any]) -> None:
             raise UserError(f"{str(error).split(' Available:')[0]} See --help for all.")
         following = argv[index + 1 : index + 2]
         if key in hints and (given or following) and not argument.endswith("+"):
-            _check_value("command line", f"--{key}", value if given else following[0], hints[key])
+            check_value("command line", f"--{key}", value if given else following[0], hints[key])
 
 
-def _check_value(source: str, key: str, value: object, hint: Any) -> None:
+def check_value(source: str, key: str, value: object, hint: Any) -> None:
+    """Refuse a value that is not of the type of its setting; ``source`` and ``key`` say where it stands."""
     checker = _parser()
     checker.add_argument("--value", type=hint)
     # the library lets null pass for every type

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
+from mlmf.config.parse import check_value, leaves
 from mlmf.config.training import TrainConfig
 from mlmf.errors import UserError, unknown_name
 
@@ -39,6 +39,8 @@ class SweepConfig:
             raise UserError(f"trials must be at least 1, got {self.trials}")
         if not 0.0 < self.validation_share < 1.0:
             raise UserError(f"validation_share must be between 0 and 1, got {self.validation_share}")
+        if self.train.dry_run:
+            raise UserError("train.dry_run is true, which trains nothing to compare; plan one run without --sweep")
         if self.train.init_from and any(name.startswith("model.") for name in self.space):
             raise UserError(
                 f"train.init_from is {self.train.init_from}, whose memory keeps its own settings: search no model.*, or "
@@ -57,14 +59,15 @@ def with_setting(config: T, name: str, value: Any) -> T:
     Raises:
         UserError: there is no such setting, or it may not have that value.
     """
-    head, _, rest = name.partition(".")
-    fields = [one.name for one in dataclasses.fields(config)]  # type: ignore[arg-type]
-    inner = getattr(config, head, None)
-    if head not in fields or bool(rest) != dataclasses.is_dataclass(inner):
-        raise unknown_name("setting in space", name, fields)
-    if rest:
-        value = with_setting(inner, rest, value)
-    try:
-        return dataclasses.replace(config, **{head: value})  # type: ignore[type-var]
-    except TypeError as error:
-        raise UserError(f"space.{name}: {value!r} is of no use: {error}") from error
+    known = dict(leaves(type(config)))
+    if name not in known:
+        raise unknown_name("setting in space", name, known)
+    check_value("space", name, value, known[name])
+    path = name.split(".")
+    owners: list[Any] = [config]
+    for section in path[:-1]:
+        owners.append(getattr(owners[-1], section))
+    for owner, field_name in zip(reversed(owners), reversed(path), strict=True):
+        value = replace(owner, **{field_name: value})
+    changed: T = value
+    return changed

@@ -14,6 +14,7 @@ from mlmf.config.reference import ReferenceConfig
 from mlmf.data.locomo import CATEGORY_NAMES
 from mlmf.errors import UserError
 from mlmf.evaluation.compare import Run, compare_runs
+from mlmf.evaluation.cost_tables import cost_grid, ratio_grid
 from mlmf.evaluation.folder import read_answers
 from mlmf.evaluation.reference_runs import LOCCO, LOCOMO, Entry, figures, read_group, reference_json
 from mlmf.evaluation.results import write_json
@@ -25,7 +26,6 @@ from mlmf.evaluation.tables import (
     markdown_grid,
     metric_grid,
     number,
-    percent,
     retention_grid,
     title,
     triangle_grid,
@@ -91,30 +91,16 @@ def _group(group: Group) -> list[str]:
         if remembered:
             parts.append(markdown_grid(_with_missing(retention_grid(remembered, key), missing)))
             parts += [f"A of {one['system']}:\n\n{markdown_grid(triangle_grid(one, key))}" for one in remembered]
-    return [*parts, markdown_grid(cost_grid(group))]
+    absent = [label for label, entry in group.items() if entry is None]
+    parts.append(markdown_grid(_with_missing(cost_grid(measured), absent)))
+    if any(entry["ratios_to_full_context"] is not None for entry in measured):
+        parts += ["As multiples of full_context in the same run:", markdown_grid(ratio_grid(measured))]
+    return parts
 
 
 def _with_missing(grid: Grid, labels: Sequence[str]) -> Grid:
     header, rows = grid
     return header, [*rows, *([label, *[UNMEASURED] * (len(header) - 1)] for label in labels)]
-
-
-def cost_grid(group: Group) -> Grid:
-    """What answers cost, and how many times faster than reading the whole conversation in the same run."""
-    header = ["system", "context usage", "tokens read", "seconds each", "tokens/s", "times full_context's speed"]
-    rows = []
-    for label, entry in group.items():
-        if entry is None:
-            rows.append([label, *[UNMEASURED] * (len(header) - 1)])
-            continue
-        cost, found = entry["usage"], figures(entry, LOCOMO)
-        rows.append(
-            [
-                label, percent(cost["history_share"]), number(cost["tokens_read"]), number(cost["seconds"]["mean"]),
-                number(cost["tokens_per_second"]), _cell(found["speedup"], number),
-            ]
-        )  # fmt: skip
-    return header, rows
 
 
 def _tests(config: ReferenceConfig, group: Group) -> list[str]:
@@ -124,7 +110,9 @@ def _tests(config: ReferenceConfig, group: Group) -> list[str]:
         for label, entry in group.items()
         if entry is not None
     ]
-    pairs = [one for one in compare_runs(runs, config.seed) if config.main in one["systems"]]
+    # the full model first, so that a difference is what leaving a part out does
+    runs.sort(key=lambda run: run.label != config.main)
+    pairs = compare_runs(runs, config.seed, against=config.main)
     return [markdown_grid(comparison_grid(pairs))] if pairs else []
 
 
@@ -135,10 +123,10 @@ def paper_grid(groups: Mapping[str, Group], main: str) -> Grid:
     rows = []
     for quantity, claim, task, name in PAPER:
         if task == "locco":
-            ours, in_domain = _cell(_figure(runs["locco"], name), number), "-"
+            ours, in_domain = _cell(_figure(runs["locco"], name)), "-"
         else:
-            ours = _cell(_figure(runs["locomo_zero_shot"], name), number)
-            in_domain = _cell(_figure(runs["locomo_in_domain"], name), number)
+            ours = _cell(_figure(runs["locomo_zero_shot"], name))
+            in_domain = _cell(_figure(runs["locomo_in_domain"], name))
         rows.append([quantity, claim, ours, in_domain])
     return header, rows
 
@@ -155,8 +143,8 @@ def _figure(entry: Entry | None, name: str) -> float | None:
     return figures(entry, tuple({*LOCOMO, *LOCCO}))[name]
 
 
-def _cell(value: float | None, form: Callable[[float | None], str]) -> str:
-    return UNMEASURED if value is None else form(value)
+def _cell(value: float | None) -> str:
+    return UNMEASURED if value is None else number(value)
 
 
 def _errors(file: str) -> str:

@@ -28,6 +28,9 @@ from mlmf.evaluation.statistics import mean, proportion
 from mlmf.evaluation.turnbench_game import Game, Player, play
 from mlmf.evaluation.turnbench_players import ChatPlayer, EnumerationPlayer, RandomPlayer
 from mlmf.llm.load import load_chat_model
+from mlmf.retrieval.encoder import SentenceEncoder
+from mlmf.systems.cogmem.build import build_cogmem
+from mlmf.systems.cogmem.chat import CogMemChat
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +45,15 @@ def player_maker(name: PlayerName, config: TurnBenchConfig) -> MakePlayer:
     if name == "random":
         return RandomPlayer
     model = load_chat_model(config.chat)
-    return lambda game: ChatPlayer(model, config.max_new_tokens)
+    if name == "chat":
+        return lambda game: ChatPlayer(model, config.max_new_tokens)
+    memory = build_cogmem(
+        config.cogmem,
+        count_tokens=model.count_tokens,
+        new_encoder=lambda: SentenceEncoder("all-minilm-l6-v2"),
+        load_agent=lambda agent: load_chat_model(getattr(config.cogmem, agent), default_model=config.chat.model),
+    )
+    return lambda game: CogMemChat(memory, model, user=game, max_new_tokens=config.max_new_tokens)
 
 
 def play_all(setups: Sequence[Setup], make_player: MakePlayer, max_rounds: int, repeats: int = 1) -> list[Game]:
@@ -91,7 +102,7 @@ def run(config: TurnBenchConfig) -> dict[str, Any]:
         began = time.perf_counter()
         games = play_all(setups, make_player, config.max_rounds, config.random_repeats if name == "random" else 1)
         players[name] = {"scores": score(games), "seconds": round(time.perf_counter() - began, 1)}
-        if name == "chat":
+        if name in ("chat", "cogmem"):
             players[name] |= {"model": config.chat.model, "games": [asdict(game) for game in games]}
     results = {
         "players": players,

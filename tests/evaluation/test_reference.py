@@ -64,7 +64,7 @@ def test_the_command_writes_page_and_figures(
     assert "A of full_context" in text and "| F1, multi-hop | 0.594 |" in text
     assert text.rstrip().endswith("1. a colour of another thing")
     tests = [line for line in text.splitlines() if line.startswith("| jsonl | raw |")]
-    assert len(tests) == 2 and all("| mlmf | no memory |" in line for line in tests)
+    assert len(tests) == 3 and all("| mlmf | no memory |" in line for line in tests)
     assert "nan" not in text.lower().split() and "None" not in text
 
     found = json.loads((tmp_path / "results/reference.json").read_text(encoding="utf-8"))

@@ -8,13 +8,15 @@ from pathlib import Path
 import pytest
 
 from mlmf.config.llm import ChatSettings
-from mlmf.config.turnbench import TurnBenchConfig
+from mlmf.config.turnbench import PlayerName, TurnBenchConfig
 from mlmf.errors import UserError
 from mlmf.evaluation.statistics import proportion
 from mlmf.evaluation.turnbench import first_of_each, main, run, score
 from mlmf.evaluation.turnbench_game import Game, play
 from mlmf.evaluation.turnbench_players import ChatPlayer
 from mlmf.llm.chat import ChatModel, Message, Reply
+from mlmf.systems.cogmem.build import build_cogmem
+from mlmf.systems.cogmem.chat import CogMemChat
 from tests.data.test_turnbench import RULES, SETUP
 from tests.evaluation.test_turnbench import SETUP as GAME
 
@@ -56,12 +58,29 @@ def test_the_command_plays_prints_and_writes(
     assert players["random"]["scores"]["all"]["accuracy"]["mean"] < 0.1
 
 
-def test_a_chat_model_plays(data: Path) -> None:
+@pytest.mark.parametrize("player", ["chat", "cogmem"])
+def test_a_chat_model_plays(player: PlayerName, data: Path) -> None:
     chat = ChatSettings(model="tiny-random")
-    config = TurnBenchConfig(["chat"], chat, max_new_tokens=4, limit=1, output=str(data / "chat.json"))
-    entry = run(config)["players"]["chat"]
+    config = TurnBenchConfig([player], chat, max_new_tokens=4, limit=1, output=str(data / "chat.json"))
+    entry = run(config)["players"][player]
     assert [game["outcome"] for game in entry["games"]] == ["unreadable", "unreadable"]
     assert entry["scores"]["all"]["accuracy"]["mean"] == 0.0 and entry["model"] == "tiny-random"
+
+
+def test_cogmem_plays_within_its_window(data: Path) -> None:
+    settings = TurnBenchConfig(["cogmem"], ChatSettings(model="tiny-random")).cogmem
+    model = ShortWindow()
+    memory = build_cogmem(
+        settings,
+        count_tokens=model.count_tokens,
+        new_encoder=lambda: pytest.fail("no long-term memory"),
+        load_agent=lambda name: pytest.fail("rules play the agents"),
+    )
+    assert play(GAME, CogMemChat(memory, model, user="game", max_new_tokens=50)).outcome == "out_of_rounds"
+    assert len(model.seen) == 60
+    # each window holds what is asked now, and no more than the model reads
+    assert "Submit the hidden code" in model.seen[-1][-1].content
+    assert all(sum(model.count_tokens(one.content) for one in seen) < 1000 for seen in model.seen)
 
 
 def test_limit_takes_the_first_of_each_difficulty() -> None:
