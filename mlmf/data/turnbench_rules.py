@@ -21,7 +21,7 @@ Code = tuple[int, int, int]
 Test = Callable[[Code], bool]
 
 COLOURS = ("BLUE", "YELLOW", "PURPLE")
-CODES: tuple[Code, ...] = tuple(product(range(1, 6), repeat=3))  # type: ignore[assignment]
+CODES: tuple[Code, ...] = tuple((b, y, p) for b, y, p in product(range(1, 6), repeat=3))
 """All 125 of them, in the order of every mask."""
 
 _COMPARE = {"<": operator.lt, "=": operator.eq, ">": operator.gt}

@@ -131,7 +131,7 @@ def _kept_bytes(model: MLMFModel, batch_size: int, tokens: int, labels: int) -> 
         batch_size, len(model.fusion_layers), sum(sizes), model.lm.config.hidden_size, dtype=model.lm.dtype, **meta
     )
     bank = MemoryBank(
-        states.requires_grad_(),
+        (states.requires_grad_(),),
         torch.ones(batch_size, sum(sizes), dtype=torch.bool, **meta),
         torch.zeros(batch_size, sum(sizes), **meta),
         sizes,
