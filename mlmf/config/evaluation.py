@@ -79,7 +79,7 @@ class EvalConfig:
     window_tokens: int = 400
     """Token budget of the remembered lines in a prompt, the same for every text system; full_context is not held to it."""
     retrieved_turns: int = 20
-    """The most turns that bm25, dense and hybrid show, within window_tokens."""
+    """The most turns that bm25, dense, hybrid and cogmem show, within window_tokens."""
     encoder: str = "all-minilm-l6-v2"
     """Sentence encoder of dense, hybrid and cogmem: known name, local path or Hugging Face id."""
     dense_weight: float = 0.5
