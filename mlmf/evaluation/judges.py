@@ -8,6 +8,7 @@ from typing import Any
 
 from mlmf.config.evaluation import EvalConfig
 from mlmf.evaluation.consistency import ConsistencyJudge, LabelledAnswer, LexicalJudge, judge_accuracy
+from mlmf.evaluation.consistency_model import CrossEncoderJudge
 from mlmf.evaluation.judge import describe_judge, load_judge
 
 
@@ -41,7 +42,4 @@ def load_judges(config: EvalConfig) -> Judges:
 def _consistency_judge(config: EvalConfig) -> ConsistencyJudge:
     if config.consistency_model is None:
         return LexicalJudge(config.consistency_threshold)
-    # here, not at the top: most runs judge by words, and transformers takes seconds to import
-    from mlmf.evaluation.consistency_model import CrossEncoderJudge
-
     return CrossEncoderJudge(config.consistency_model, threshold=config.consistency_threshold, device=config.device)
