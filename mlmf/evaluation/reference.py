@@ -163,6 +163,8 @@ def main() -> int:
         name: read_group(name, getattr(config, name))
         for name in ("locomo_zero_shot", "locomo_in_domain", "locco", "training", "ablations")
     }
+    if not any(groups.values()):
+        raise UserError(f"no run is named: give --config with labels and folders under {', '.join(groups)}")
     text = page(config, groups)
     write_json(Path(config.figures), reference_json(groups, config.main))
     atomic_write_text(Path(config.output), text)
