@@ -3,9 +3,9 @@
     python -m benchmarks.cogmem_tokens
 
 Dialogues of LOCCO's test users are said again, turn by turn, to CogMem and to its baseline; the replies are those of the
-data, so no model is run: a tokenizer counts what it would have read. The agents are the rules. Every user first has an
-earlier session that has ended, so that long-term memory has something to say. Writes ``results/cogmem.json`` and
-``docs/cogmem_tokens.svg``.
+data, so no model is run: a tokenizer counts what it would have read. The agents are the rules. A turn is one exchange of
+the data (short), or all that was said in one of its sessions (long). Every user first has an earlier session that has
+ended, so that long-term memory has something to say. Writes ``results/cogmem.json`` and ``docs/cogmem_tokens.svg``.
 """
 
 from __future__ import annotations
@@ -48,8 +48,10 @@ VARIANTS: dict[str, dict[str, bool]] = {
 }
 """The rows of the paper's Table 1."""
 COMPARED_AT = 15
-EARLIER = 8
-"""Exchanges of the session that has ended before."""
+EARLIER = 4
+"""Turns of the session that has ended before."""
+TURNS = {"short": 30, "long": 20}
+"""How many turns of each length are said; every user has as many."""
 
 
 class Replayed(ChatModel):
@@ -83,14 +85,15 @@ class Replayed(ChatModel):
         return Reply(text, self.count_tokens(str(prompt)), self.count_tokens(text))
 
 
-def dialogues(turns: int) -> Iterator[list[Exchange]]:
-    """The exchanges of each test user, as many as are needed: what the user said and what was replied."""
+def dialogues(length: str) -> Iterator[list[Exchange]]:
+    """The turns of each test user: what the user said and what was replied, in one exchange or in a whole session."""
     for conversation in load_task("locco", split="test").conversations:
-        said = [turn.content for turn in conversation.turns]
-        exchanges = list(zip(said[::2], said[1::2], strict=False))
-        if len(exchanges) < EARLIER + turns:
-            raise UserError(f"--turns {turns}: user {conversation.id} has only {len(exchanges) - EARLIER}")
-        yield exchanges[: EARLIER + turns]
+        sessions = [[turn.content for turn in session.turns] for session in conversation.sessions]
+        if length == "long":
+            exchanges = [("\n".join(said[::2]), "\n".join(said[1::2])) for said in sessions]
+        else:
+            exchanges = [pair for said in sessions for pair in zip(said[::2], said[1::2], strict=False)]
+        yield exchanges[: EARLIER + TURNS[length]]
 
 
 def prompt_tokens(
@@ -136,8 +139,8 @@ def summarise(costs: dict[str, list[list[int]]]) -> dict[str, Any]:
     return summary
 
 
-def draw(summary: dict[str, Any], path: Path) -> None:
-    """A line for each variant.
+def draw(summaries: dict[str, dict[str, Any]], path: Path) -> None:
+    """A panel for each length of turns, in it a line for each variant.
 
     Raises:
         UserError: matplotlib is not installed.
@@ -148,14 +151,15 @@ def draw(summary: dict[str, Any], path: Path) -> None:
     except ImportError as error:
         raise UserError("the plot needs matplotlib: pip install -e '.[plots]'") from error
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": path.stem}):
-        figure = Figure(figsize=(6, 3.4))
-        axes = figure.subplots()
-        for name, found in summary.items():
-            turns = found["tokens_by_turn"]
-            axes.plot(range(1, len(turns) + 1), turns, label=name)
-        axes.set(xlabel="turn", ylabel="prompt tokens", ylim=(0, None))
-        axes.legend(frameon=False)
-        axes.spines[["top", "right"]].set_visible(False)
+        figure = Figure(figsize=(9, 3.2))
+        panels = figure.subplots(1, len(summaries), squeeze=False)[0]
+        for axes, (length, summary) in zip(panels, summaries.items(), strict=True):
+            for name, found in summary.items():
+                turns = found["tokens_by_turn"]
+                axes.plot(range(1, len(turns) + 1), turns, label=name)
+            axes.set(title=f"{length} turns", xlabel="turn", ylabel="prompt tokens", ylim=(0, None))
+            axes.spines[["top", "right"]].set_visible(False)
+        panels[0].legend(frameon=False)
         with atomic_path(path) as temporary:
             figure.savefig(temporary, format="svg", bbox_inches="tight", metadata={"Date": None}, facecolor="white")
 
@@ -165,36 +169,26 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.cogmem_tokens", description=(__doc__ or "").split("\n\n")[0]
     )
-    parser.add_argument("--turns", type=int, default=30, help="turns of each dialogue")
     parser.add_argument("--tokenizer", default="smollm2-135m", help="known name, local path or hub id")
     parser.add_argument("--limit", type=int, help="the first so many users only; nothing is written")
     arguments = parser.parse_args()
-    if arguments.turns < COMPARED_AT:
-        raise UserError(f"--turns must be at least {COMPARED_AT}, got {arguments.turns}")
     tokenizer, encoder = load_tokenizer(arguments.tokenizer), SentenceEncoder("all-minilm-l6-v2")
-    users = list(dialogues(arguments.turns))[: arguments.limit]
-    costs: dict[str, list[list[int]]] = {name: [] for name in VARIANTS}
-    for exchanges in track(users, "talking", transient=True):
-        for name, parts in VARIANTS.items():
-            costs[name].append(prompt_tokens(exchanges, parts, tokenizer, encoder))
-    summary = summarise(costs)
-    share = f"share_at_turn_{COMPARED_AT}"
-    table = Table("variant", "first turn", f"turn {COMPARED_AT}", "last turn", "growth a turn", "share")
-    for name, found in summary.items():
-        turns = found["tokens_by_turn"]
-        table.add_row(
-            name, *(f"{turns[place]:.0f}" for place in (0, COMPARED_AT - 1, -1)),
-            f"{found['growth_per_turn']:.1f}", f"{found[share]:.2f}",
-        )  # fmt: skip
-    Console().print(table)
+    summaries = {}
+    for length in TURNS:
+        users = list(dialogues(length))[: arguments.limit]
+        costs: dict[str, list[list[int]]] = {name: [] for name in VARIANTS}
+        for exchanges in track(users, f"{length} turns", transient=True):
+            for name, parts in VARIANTS.items():
+                costs[name].append(prompt_tokens(exchanges, parts, tokenizer, encoder))
+        summaries[length] = summarise(costs)
+        Console().print(table(length, summaries[length]))
     if arguments.limit is None:
-        draw(summary, PLOT)
+        draw(summaries, PLOT)
         write_json(
             RESULTS,
             {
-                "tokens": summary,
+                "tokens": summaries,
                 "n_users": len(users),
-                "turns": arguments.turns,
                 "tokenizer": arguments.tokenizer,
                 "focus_tokens": CogMemSettings().focus_tokens,
                 "agents": "rules",
@@ -203,6 +197,18 @@ def main() -> int:
             },
         )
     return 0
+
+
+def table(length: str, summary: dict[str, Any]) -> Table:
+    """The figures that the docs quote."""
+    shown = Table("variant", "first turn", f"turn {COMPARED_AT}", "last turn", "growth a turn", "share", title=length)
+    for name, found in summary.items():
+        turns = found["tokens_by_turn"]
+        shown.add_row(
+            name, *(f"{turns[place]:.0f}" for place in (0, COMPARED_AT - 1, -1)),
+            f"{found['growth_per_turn']:.1f}", f"{found[f'share_at_turn_{COMPARED_AT}']:.2f}",
+        )  # fmt: skip
+    return shown
 
 
 if __name__ == "__main__":

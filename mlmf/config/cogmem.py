@@ -42,8 +42,8 @@ class CogMemSettings:
     """The most insights a session begins with."""
     notes: int = 24
     """The most notes that rules keep."""
-    missing_turns: int = 20
-    """The most turns that rules ask for."""
+    missing_turns: int = 5
+    """The most turns that rules ask for in a chat; in the harness it is retrieved_turns."""
     merge_similarity: float = 0.9
     """Cosine from which rules take two insights to be about the same."""
     sessions: str | None = None

@@ -97,7 +97,7 @@ class EvalConfig:
     window_tokens: int = 400
     """Token budget of the remembered lines in a prompt, the same for every text system; full_context is not held to it."""
     retrieved_turns: int = 20
-    """The most turns that bm25, dense, hybrid and cognis show, within window_tokens."""
+    """The most turns that bm25, dense, hybrid, cogmem and cognis show, within window_tokens."""
     neighbours: int = 0
     """Turns before and after each found one that bm25, dense, hybrid and cognis show too, where window_tokens allows."""
     encoder: str = "all-minilm-l6-v2"

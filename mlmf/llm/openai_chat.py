@@ -171,7 +171,7 @@ class OpenAIChatModel(ChatModel):
         # some servers have a status for a model they do not know, others only words
         names_model = re.search(f"['\"`]{re.escape(self.name)}['\"`]", words)
         if isinstance(error, openai.NotFoundError) or (isinstance(error, openai.BadRequestError) and names_model):
-            return UserError(f"{server}, model {self.name!r}: {words}. {self._offer()}")
+            return UserError(f"{server}, model {self.name!r}: {words.rstrip('.')}. {self._offer()}")
         return ChatError(f"{server}: {type(error).__name__}: {words}")
 
     def _offer(self) -> str:

@@ -146,7 +146,7 @@ def _cogmem(shared: Shared) -> MemorySystem:
     search = TurnSearch(partial(_hybrid, shared))
     memory = build_cogmem(
         # a conversation of the harness begins with an empty memory, and must not touch what a chat remembers
-        replace(config.cogmem, sessions=None, vectors=None),
+        replace(config.cogmem, sessions=None, vectors=None, missing_turns=config.retrieved_turns),
         count_tokens=shared.answering.language_model.count_tokens,
         new_encoder=lambda: shared.encoder,
         load_agent=Agents(config.cogmem, base_model=config.base_model, device=config.device),
@@ -216,7 +216,7 @@ SYSTEMS: dict[str, Entry] = {
     "bm25": Entry(partial(_retrieved, "bm25", _bm25), _SEARCHING),
     "dense": Entry(partial(_retrieved, "dense", _dense), (*_SEARCHING, "encoder")),
     "hybrid": Entry(partial(_retrieved, "hybrid", _hybrid), (*_SEARCHING, "encoder", "dense_weight")),
-    "cogmem": Entry(_cogmem, (*_ANSWERING, "window_tokens", "encoder", "dense_weight", "cogmem")),
+    "cogmem": Entry(_cogmem, (*_ANSWERING, "window_tokens", "retrieved_turns", "encoder", "dense_weight", "cogmem")),
     "cognis": Entry(_cognis, (*_SEARCHING, "encoder", "cognis")),
     "oracle_evidence": Entry(lambda shared: OracleEvidence(shared.answering), (*_ANSWERING, "window_tokens")),
     "always_abstain": Entry(lambda shared: always_abstain()),

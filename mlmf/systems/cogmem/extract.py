@@ -42,7 +42,7 @@ _ASKING = re.compile(
     r"|where|which|who|whom|whose|why|how|many|much|long|often|kind|of|the|a|an)\b[\s,]*)+",
     re.IGNORECASE,
 )
-_SUMMARY_WORDS = 24
+_SUMMARY_WORDS = 16
 _LEAST_WORTH = 2
 
 
