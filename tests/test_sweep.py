@@ -68,6 +68,7 @@ def _test_users() -> list[str]:
     return sorted({str(json.loads(line)["user"]) for line in lines})
 
 
+@pytest.mark.slow
 def test_a_sweep_finds_the_best_and_goes_on_where_it_was(
     config: SweepConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -93,6 +94,7 @@ def test_a_sweep_finds_the_best_and_goes_on_where_it_was(
     assert ran == []
 
 
+@pytest.mark.slow
 def test_a_trial_that_fails_is_told_and_does_not_stop_the_rest(config: SweepConfig) -> None:
     broken = replace(config, space={"model.fusion_layers": [[1, 2], [70]]})
     trials = run_sweep(broken)["trials"]

@@ -102,9 +102,10 @@ def test_a_folder_that_is_no_result_is_named(finished: Path, tmp_path: Path) -> 
         read_group("locco", {"mlmf": str(finished.parent)})
 
 
-def test_settings_that_say_nothing_are_refused() -> None:
+def test_settings_that_say_nothing_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["reference"])
     with pytest.raises(UserError, match="no run is named"):
-        ReferenceConfig()
+        main()
     with pytest.raises(UserError, match="label 'mlmf'"):
         ReferenceConfig(ablations={"full": "x"})
     with pytest.raises(UserError, match=r"errors nowhere\.md"):
