@@ -30,10 +30,10 @@ from tests.evaluation.conftest import SpySystem, config
 
 def test_evidence_ids_are_those_that_systems_report(locomo: LoadedData, tmp_path: Path) -> None:
     # 35: two spellings of the same id made every recall 0. Whoever is shown the evidence finds all of it.
-    settings: dict[str, Any] = {"tasks": "locomo", "data_file": None, "limit": 40, "window_tokens": 1500}
+    settings: dict[str, Any] = {"tasks": "locomo", "data_file": None, "limit": 12, "window_tokens": 1500}
     (entry,) = run_evaluation(config(tmp_path, tmp_path, system="oracle_evidence", **settings)).results
     found = entry["keys"]["raw"]["scores"]["evidence"]
-    assert (found["n"], found["recall"], found["sessions"]["recall"]) == (39, 1.0, 1.0)
+    assert (found["n"], found["recall"], found["sessions"]["recall"]) == (12, 1.0, 1.0)
 
 
 def test_reading_everything_is_shown_for_what_it_is(data_file: Path, tmp_path: Path) -> None:

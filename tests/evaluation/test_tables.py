@@ -10,7 +10,7 @@ from mlmf.evaluation.run import run_evaluation
 from mlmf.types import Answer
 from tests.evaluation.conftest import SpySystem, config
 
-SYSTEMS = ["no_memory", "recent_window", "full_context", "oracle_evidence", "always_abstain"]
+SYSTEMS = ["no_memory", "oracle_evidence", "always_abstain"]
 
 
 def test_a_terminal_of_100_columns_cuts_nothing(data_file: Path, tmp_path: Path, spy: SpySystem) -> None:
