@@ -29,10 +29,21 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
             Session(i, datetime(2023, 5, 1 + i), (Turn(f"S{i}:0", name, f"thing {i} is blue"),)) for i in range(6)
         )
         questions = [
-            Question(name, i, f"What is thing {i}?", "blue", category=i + 1, evidence=(f"S{i}:0",), session=i)
+            Question(
+                name,
+                i,
+                f"What is thing {i}?",
+                "blue",
+                category=i + 1,
+                evidence=(f"S{i}:0",),
+                session=i,
+                id=f"{name}#{i}",
+            )
             for i in range(6)
         ]
-        questions.append(Question(name, 6, "What is thing 9?", None, category=1, is_trap=True, session=0))
+        questions.append(
+            Question(name, 6, "What is thing 9?", None, category=1, is_trap=True, session=0, id=f"{name}#6")
+        )
         conversations.append(Conversation(name, sessions, tuple(questions), (name,)))
     dump_jsonl(conversations, folder / "talks.jsonl")
     settings: dict[str, Any] = {"system": ["no_memory", "recent_window", "full_context"], "retention": "balanced"}

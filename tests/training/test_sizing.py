@@ -63,7 +63,7 @@ def test_the_plan_keeps_what_a_real_forward_pass_keeps() -> None:
     with torch.device("meta"):
         hollow = MLMFModel(tiny_model("llama").to("meta"), tiny_tokenizer(), config).train()
     states = torch.randn(3, len(model.fusion_layers), sum(sizes), 64, requires_grad=True)
-    bank = MemoryBank(states, torch.ones(3, sum(sizes)).bool(), torch.zeros(3, sum(sizes)), sizes)
+    bank = MemoryBank((states,), torch.ones(3, sum(sizes)).bool(), torch.zeros(3, sum(sizes)), sizes)
     held = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
     kept: dict[int, int] = {}
     alive: list[Tensor] = []
