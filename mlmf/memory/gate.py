@@ -25,9 +25,9 @@ def layer_weights(similarity: Tensor, present: Tensor, beta: Tensor | float) -> 
     Returns:
         gamma, ``(B, T, 3)``: rows sum to 1, or to 0 where no layer holds anything.
     """
-    logits = (beta * similarity).masked_fill(~present[:, None], MASKED)
-    gamma = logits.softmax(-1)
-    return torch.where(present.any(-1)[:, None, None], gamma, 0.0)
+    there = present[:, None]
+    # absent layers are 0 after the softmax already, unless all are absent
+    return torch.where(there, beta * similarity, MASKED).softmax(-1) * there
 
 
 def entropy(gamma: Tensor) -> Tensor:
@@ -42,7 +42,7 @@ def sharpen(gamma: Tensor, epsilon: float, steps: int = 20) -> Tensor:
     """
     if epsilon >= math.log(gamma.shape[-1]):
         return gamma
-    above_bound = (torch.special.entr(gamma).sum(-1) > epsilon)[..., None]
+    above_bound = torch.special.entr(gamma).sum(-1, keepdim=True) > epsilon
     # nearly always so, and decoding asks at every token and layer: the search below would cost as much as the read
     if not above_bound.any():
         return gamma
