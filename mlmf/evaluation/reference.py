@@ -84,23 +84,18 @@ def _group(group: Group) -> list[str]:
         if not scored:
             continue
         grids: list[Callable[[Sequence[Entry], str], Grid]] = [main_grid, category_grid, metric_grid]
-        missing = [label for label in group if label not in {entry["system"] for entry in scored}]
         parts.append(f"**{title(scored[0], key)}**")
-        parts += [markdown_grid(_with_missing(grid(scored, key), missing)) for grid in grids]
+        parts += [markdown_grid(grid(scored, key)) for grid in grids]
         remembered = [entry for entry in scored if entry["keys"][key]["retention"] is not None]
         if remembered:
-            parts.append(markdown_grid(_with_missing(retention_grid(remembered, key), missing)))
+            parts.append(markdown_grid(retention_grid(remembered, key)))
             parts += [f"A of {one['system']}:\n\n{markdown_grid(triangle_grid(one, key))}" for one in remembered]
-    absent = [label for label, entry in group.items() if entry is None]
-    parts.append(markdown_grid(_with_missing(cost_grid(measured), absent)))
+    parts.append(markdown_grid(cost_grid(measured)))
     if any(entry["ratios_to_full_context"] is not None for entry in measured):
         parts += ["As multiples of full_context in the same run:", markdown_grid(ratio_grid(measured))]
-    return parts
-
-
-def _with_missing(grid: Grid, labels: Sequence[str]) -> Grid:
-    header, rows = grid
-    return header, [*rows, *([label, *[UNMEASURED] * (len(header) - 1)] for label in labels)]
+    absent = [label for label, entry in group.items() if entry is None]
+    # once, and not as a row of empty cells in every table
+    return [*parts, f"{', '.join(absent)}: {UNMEASURED}."] if absent else parts
 
 
 def _tests(config: ReferenceConfig, group: Group) -> list[str]:
