@@ -93,9 +93,23 @@ def _group(group: Group) -> list[str]:
     parts.append(markdown_grid(cost_grid(measured)))
     if any(entry["ratios_to_full_context"] is not None for entry in measured):
         parts += ["As multiples of full_context in the same run:", markdown_grid(ratio_grid(measured))]
+    parts += _who_answers(measured)
     absent = [label for label, entry in group.items() if entry is None]
     # once, and not as a row of empty cells in every table
     return [*parts, f"{', '.join(absent)}: {UNMEASURED}."] if absent else parts
+
+
+def _who_answers(entries: Sequence[Entry]) -> list[str]:
+    """Which language model answered for the text systems: a trained one and an untrained one are not compared by memory."""
+    models: dict[str, list[str]] = {}
+    for entry in entries:
+        for settings in entry["settings"].values():
+            if (kind := settings.get("answer_model")) is not None:
+                name = "the checkpoint's model" if kind == "checkpoint" else str(settings.get("base_model"))
+                models.setdefault(name if kind != "base" else f"{name} as it is, untrained", []).append(
+                    entry["system"]
+                )
+    return [f"Answered by {model}: {', '.join(dict.fromkeys(systems))}." for model, systems in models.items()]
 
 
 def _tests(config: ReferenceConfig, group: Group) -> list[str]:

@@ -74,6 +74,9 @@ def test_the_command_writes_page_and_figures(
     assert text.count("cogmem: not measured.") == 2 and "mlmf: not measured." in text and "| cogmem" not in text
     assert "A of full_context" in text and "| F1, multi-hop | 0.594 |" in text
     assert text.rstrip().endswith("1. a colour of another thing")
+    answered = [line for line in text.splitlines() if line.startswith("Answered by ")]
+    assert answered[0] == "Answered by tiny-random as it is, untrained: full_context, mlmf."
+    assert len(answered) == 3  # one for each group that was measured
     tests = [line for line in text.splitlines() if line.startswith("| jsonl | raw |")]
     assert len(tests) == 3 and all("| mlmf | no memory |" in line for line in tests)
     assert "nan" not in text.lower().split() and "None" not in text
