@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from mlmf.memory.gate import LAYERS, MASKED, LayerGate, layer_similarity
+from mlmf.memory.gate import MASKED, LayerGate, Presence, layer_similarity, layer_weights
 from mlmf.memory.host import HostAttention
 
 
@@ -42,17 +42,16 @@ class ProjectedBank:
     """A bank as one fusion layer needs it. All that is the same for every token is computed here, once."""
 
     key: Tensor
-    """``(B, Hkv, M, d)``"""
+    """``(B, Hkv, M, d)``; float32 where no gradient is wanted, since many tokens read what is converted once."""
     value: Tensor
-    """``(B, Hkv, M, d)``"""
+    """``(B, Hkv, M, d)``, in the dtype of the keys."""
     key_scale: Tensor
     """One over the length of each key, ``(B, Hkv, M)``: a product with it is a cosine but for the query's length."""
     bias: Tensor
     """Added to the attention logits, ``(B, 1, 1, M)``; ``MASKED`` at empty slots."""
     floor: Tensor
     """Added to cosines, ``(B, 1, 1, M)``: 0, and ``MASKED`` at empty slots."""
-    present: Tensor
-    """Layers that hold anything, ``(B, 3)``."""
+    presence: Presence
     opening: Tensor
     """``tanh(g)``, and 0 for a conversation without memory, which stays the base model's even where the output
     projection has a bias; ``(B, 1, 1)``."""
@@ -62,7 +61,7 @@ class ProjectedBank:
         """Each row ``times`` times in a row, as beam search and several return sequences lay out a batch."""
         tensors = {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
         rows: dict[str, Any] = {name: value.repeat_interleave(times, 0) for name, value in tensors.items()}
-        return replace(self, **rows)
+        return replace(self, **rows, presence=Presence(*(part.repeat_interleave(times, 0) for part in self.presence)))
 
 
 class Fusion(nn.Module):
@@ -87,13 +86,15 @@ class Fusion(nn.Module):
         """Keys and values of a bank for fusion layer ``layer`` of ``L``."""
         reads = [self.reads(part[:, layer]) for part in bank.parts]
         key, value = (torch.cat(read, 1).transpose(1, 2) for read in zip(*reads, strict=True))
+        presence = Presence.of(bank.present)
+        opening = (torch.tanh(self.g) * presence.held).to(value.dtype)
+        if not torch.is_grad_enabled():
+            key, value = key.float(), value.float()
         key_scale = key.float().norm(dim=-1).clamp_min(1e-12).reciprocal()
         filled, bias = bank.mask[:, None, None], bank.bias.float()[:, None, None]
         floor = torch.zeros_like(bias).masked_fill(~filled, MASKED)
-        present = bank.present
-        opening = (torch.tanh(self.g) * present.any(-1)[:, None, None]).to(value.dtype)
         bias = bias.masked_fill(~filled, MASKED)
-        return ProjectedBank(key, value, key_scale, bias, floor, present, opening, bank.sizes)
+        return ProjectedBank(key, value, key_scale, bias, floor, presence, opening, bank.sizes)
 
     def reads(self, states: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values of slots ``(..., D)``, each ``(..., Hkv, d)``: all that the read sees of them."""
@@ -111,16 +112,17 @@ class Fusion(nn.Module):
         query = self.q_norm(self.q(self.norm(h)).view(b, t, self.heads, self.head_dim))
         # heads that share a key-value head are queries of the same group
         query = query.view(b, t, self.kv_heads, -1, self.head_dim).permute(0, 2, 3, 1, 4)  # (B, Hkv, G, T, d)
-        groups = query.shape[2]
-        query = query.flatten(2, 3)  # (B, Hkv, G*T, d)
+        each = query.shape[2:4]
+        query = query.flatten(2, 3).to(bank.key.dtype)  # (B, Hkv, G*T, d)
         product = (query @ bank.key.mT).float()  # (B, Hkv, G*T, M)
         gamma = self.layer_weights(query, product, bank)
-        logits = torch.add(bank.bias, product, alpha=self.scale)
+        logits = torch.add(bank.bias, product, alpha=self.scale).unflatten(2, each)
         # Attn(x, M_i) of each layer by itself, weighted by gamma_i, then one product with all values
-        shares = gamma[:, None].repeat(1, 1, groups, 1)  # (B, 1, G*T, 3)
-        weights = [part.softmax(-1) * shares[..., i, None] for i, part in enumerate(logits.split(bank.sizes, -1))]
-        read = torch.cat(weights, -1).to(h.dtype) @ bank.value  # (B, Hkv, G*T, d)
-        read = read.unflatten(2, (groups, t)).permute(0, 3, 1, 2, 4).reshape(b, t, -1)
+        shares = gamma[:, None, None].split(1, -1)  # each (B, 1, 1, T, 1)
+        parts = zip(logits.split(bank.sizes, -1), shares, strict=True)
+        weights = torch.cat([part.softmax(-1) * share for part, share in parts], -1)
+        read = weights.flatten(2, 3).to(bank.value.dtype) @ bank.value  # (B, Hkv, G*T, d)
+        read = read.to(h.dtype).unflatten(2, each).permute(0, 3, 1, 2, 4).reshape(b, t, -1)
         return torch.addcmul(h, bank.opening.to(h.dtype), self.o(read)), gamma
 
     def layer_weights(self, query: Tensor, product: Tensor, bank: ProjectedBank) -> Tensor:
@@ -134,6 +136,5 @@ class Fusion(nn.Module):
         tokens = query.shape[1] * query.shape[2] // self.heads
         if self.gate is not None:
             similarity = layer_similarity(query, product, bank.key_scale, bank.floor, bank.sizes)
-            return self.gate(similarity.unflatten(2, (-1, tokens)).mean((1, 2)), bank.present)
-        share = bank.present.float() / bank.present.sum(-1, keepdim=True).clamp_min(1)
-        return share[:, None].expand(-1, tokens, len(LAYERS))
+            return self.gate(similarity.unflatten(2, (-1, tokens)).mean((1, 2)), bank.presence)
+        return layer_weights(query.new_zeros(()), bank.presence, 0.0).expand(-1, tokens, -1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -14,20 +15,34 @@ MASKED = -1e9
 """Logit of what is not there: finite, since the softmax of a row of ``-inf`` has no gradient."""
 
 
-def layer_weights(similarity: Tensor, present: Tensor, beta: Tensor | float) -> Tensor:
+class Presence(NamedTuple):
+    """Which layers of a memory hold anything, in the form that is quickest to apply to every token."""
+
+    absent: Tensor
+    """Added to the gate's logits, ``(B, 1, 3)``: 0, and ``MASKED`` where a layer is empty."""
+    held: Tensor
+    """1, or 0 for a conversation without memory, ``(B, 1, 1)``."""
+
+    @classmethod
+    def of(cls, present: Tensor) -> Presence:
+        """From which layers hold anything, ``(B, 3)`` bool."""
+        absent = torch.zeros(present.shape, device=present.device).masked_fill(~present, MASKED)
+        return cls(absent[:, None], present.any(-1)[:, None, None].float())
+
+
+def layer_weights(similarity: Tensor, presence: Presence, beta: Tensor | float) -> Tensor:
     """Softmax importance of each memory layer (eq. 7).
 
     Args:
-        similarity: ``sim(x, M_i)``, ``(B, T, 3)``, ordered working, episodic, semantic.
-        present: which layers hold anything, ``(B, 3)`` bool.
+        similarity: ``sim(x, M_i)``, ``(B, T, 3)``, ordered working, episodic, semantic; finite where a layer is absent.
+        presence: which layers hold anything.
         beta: sharpness; 0 weights every present layer equally.
 
     Returns:
         gamma, ``(B, T, 3)``: rows sum to 1, or to 0 where no layer holds anything.
     """
-    there = present[:, None]
     # absent layers are 0 after the softmax already, unless all are absent
-    return torch.where(there, beta * similarity, MASKED).softmax(-1) * there
+    return (presence.absent + beta * similarity).softmax(-1) * presence.held
 
 
 def entropy(gamma: Tensor) -> Tensor:
@@ -42,9 +57,9 @@ def sharpen(gamma: Tensor, epsilon: float, steps: int = 20) -> Tensor:
     """
     if epsilon >= math.log(gamma.shape[-1]):
         return gamma
-    above_bound = torch.special.entr(gamma).sum(-1, keepdim=True) > epsilon
+    entropies = torch.special.entr(gamma).sum(-1, keepdim=True)
     # nearly always so, and decoding asks at every token and layer: the search below would cost as much as the read
-    if not above_bound.any():
+    if float(entropies.max()) <= epsilon:
         return gamma
     log_gamma = gamma.clamp_min(1e-30).log()
     low, high = torch.ones_like(gamma[..., :1]), torch.full_like(gamma[..., :1], 1e4)
@@ -53,7 +68,7 @@ def sharpen(gamma: Tensor, epsilon: float, steps: int = 20) -> Tensor:
         above = (entropy((middle * log_gamma).softmax(-1)) > epsilon)[..., None]
         low, high = torch.where(above, middle, low), torch.where(above, high, middle)
     sharp = (high * log_gamma).softmax(-1).where(gamma > 0, 0.0)
-    return torch.where(above_bound, sharp, gamma)
+    return torch.where(entropies > epsilon, sharp, gamma)
 
 
 def layer_similarity(query: Tensor, product: Tensor, key_scale: Tensor, floor: Tensor, sizes: Sequence[int]) -> Tensor:
@@ -77,8 +92,8 @@ def layer_similarity(query: Tensor, product: Tensor, key_scale: Tensor, floor: T
         not torch.is_grad_enabled()
     ):  # the same without the places of the best, which take longer to find than their values
         cosine = torch.addcmul(floor, product, key_scale[:, :, None])
-        absent = product.new_zeros(product.shape[:-1])
-        best = [part.amax(-1) if part.shape[-1] else absent for part in cosine.split(sizes, -1)]
+        parts = cosine.split(sizes, -1)
+        best = [part.amax(-1) if part.shape[-1] else product.new_zeros(product.shape[:-1]) for part in parts]
         return torch.stack(best, -1) / length
     with torch.no_grad():  # which slot is best has no gradient, and its cosine alone takes a small part of them all
         cosine = torch.addcmul(floor, product, key_scale[:, :, None])
@@ -99,7 +114,7 @@ class LayerGate(nn.Module):
         self.log_beta = nn.Parameter(torch.tensor(math.log(max(beta, 1e-6))))
         self.epsilon = epsilon
 
-    def forward(self, similarity: Tensor, present: Tensor) -> Tensor:
-        """Similarities ``(B, T, 3)`` and present layers ``(B, 3)`` to gamma ``(B, T, 3)``."""
-        gamma = layer_weights(similarity, present, self.log_beta.float().exp())
+    def forward(self, similarity: Tensor, presence: Presence) -> Tensor:
+        """Similarities ``(B, T, 3)`` to gamma ``(B, T, 3)``."""
+        gamma = layer_weights(similarity, presence, self.log_beta.float().exp())
         return gamma if self.training else sharpen(gamma, self.epsilon)

@@ -8,7 +8,7 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from mlmf.memory.gate import MASKED, LayerGate, entropy, layer_similarity, layer_weights, sharpen
+from mlmf.memory.gate import MASKED, LayerGate, Presence, entropy, layer_similarity, layer_weights, sharpen
 
 simplex = st.lists(st.floats(0.01, 1.0), min_size=3, max_size=3).map(lambda w: [x / sum(w) for x in w])
 
@@ -23,7 +23,9 @@ def test_gamma_is_the_softmax_over_the_layers_present(
     similarity: list[float], present: list[bool], beta: float
 ) -> None:
     rows = np.array(similarity).reshape(2, 3)
-    gamma = layer_weights(torch.tensor(rows, dtype=torch.float32)[None], torch.tensor([present]), beta)[0].numpy()
+    gamma = layer_weights(torch.tensor(rows, dtype=torch.float32)[None], Presence.of(torch.tensor([present])), beta)[
+        0
+    ].numpy()
     if not any(present):
         assert not gamma.any()
         return
@@ -37,7 +39,9 @@ def test_gamma_is_the_softmax_over_the_layers_present(
 
 def test_beta_zero_weights_present_layers_equally() -> None:
     similarity = torch.tensor([[[0.9, -0.4, 0.1]]])
-    assert layer_weights(similarity, torch.tensor([[True, False, True]]), 0.0).tolist() == [[[0.5, 0.0, 0.5]]]
+    assert layer_weights(similarity, Presence.of(torch.tensor([[True, False, True]])), 0.0).tolist() == [
+        [[0.5, 0.0, 0.5]]
+    ]
 
 
 def test_entropy_in_nats() -> None:
@@ -91,13 +95,13 @@ def test_a_layer_without_slots_has_a_similarity_and_no_share() -> None:
     floor = torch.zeros(1, 1, 1, 2)
     found = layer_similarity(query, query @ key.mT, 1 / key.norm(dim=-1), floor, (2, 0, 0))
     assert found.isfinite().all()
-    gamma = layer_weights(found[:, 0], torch.tensor([[True, False, False]]), 20.0)
+    gamma = layer_weights(found[:, 0], Presence.of(torch.tensor([[True, False, False]])), 20.0)
     assert gamma.tolist() == [[[1.0, 0.0, 0.0]] * 2]
 
 
 def test_gate_sharpens_at_inference_only() -> None:
     gate = LayerGate(beta=2.0, epsilon=0.2)
-    similarity, present = torch.tensor([[[0.5, 0.1, -0.3]]]), torch.ones(1, 3, dtype=torch.bool)
+    similarity, present = torch.tensor([[[0.5, 0.1, -0.3]]]), Presence.of(torch.ones(1, 3, dtype=torch.bool))
     soft = gate.train()(similarity, present)
     torch.testing.assert_close(soft, (2 * similarity).softmax(-1))
     assert (entropy(soft) > 0.2).all()
@@ -108,7 +112,7 @@ def test_gate_sharpens_at_inference_only() -> None:
 def test_sharpness_starts_at_beta_and_is_learned(beta: float) -> None:
     gate = LayerGate(beta, epsilon=2.0)
     similarity = torch.tensor([[[0.5, 0.4, 0.1]]])
-    gamma = gate(similarity, torch.ones(1, 3, dtype=torch.bool))
+    gamma = gate(similarity, Presence.of(torch.ones(1, 3, dtype=torch.bool)))
     torch.testing.assert_close(gamma, (beta * similarity).softmax(-1), rtol=1e-4, atol=1e-6)
     gamma[0, 0, 0].backward()
     assert gate.log_beta.grad is not None

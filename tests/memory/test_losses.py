@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from mlmf.memory.find import FindScores
-from mlmf.memory.gate import layer_weights
+from mlmf.memory.gate import Presence, layer_weights
 from mlmf.memory.losses import embedding_spread, entropy_hinge, evidence_loss, retention_loss
 from mlmf.memory.nodes import Node
 from mlmf.memory.state import MemoryState
@@ -76,7 +76,7 @@ def test_hinge_counts_only_the_entropy_above_epsilon_on_counted_tokens() -> None
 
 def test_hinge_has_a_finite_gradient_where_a_layer_is_absent() -> None:
     similarity = torch.tensor([[[0.1, 0.2, 0.3]]], requires_grad=True)
-    gamma = layer_weights(similarity, torch.tensor([[True, True, False]]), 20.0)
+    gamma = layer_weights(similarity, Presence.of(torch.tensor([[True, True, False]])), 20.0)
     entropy_hinge(gamma, 0.1, torch.ones(1, 1)).backward()
     assert similarity.grad is not None and torch.isfinite(similarity.grad).all()
     # the hinge pulls apart the two layers that are there
