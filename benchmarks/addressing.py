@@ -119,7 +119,7 @@ def by_folds(
     for number, fold in enumerate(k_folds([one.id for one in conversations], count)):
         config = TrainConfig(
             task="locomo", conversations=list(fold.train), generate=False, init_from=str(checkpoint),
-            num_train_epochs=1, per_device_train_batch_size=32, gate_learning_rate=1e-2, weight_decay=1e-2,
+            num_train_epochs=1, per_device_train_batch_size=32, weight_decay=1e-2,
             warmup_steps=5, save_steps=0, output_dir=str(output / f"fold-{number}"), overwrite_output_dir=True,
         )  # fmt: skip
         model = _opened(MLMFModel.from_pretrained(run_training(config)))  # type: ignore[arg-type]  # no dry run

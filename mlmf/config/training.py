@@ -64,8 +64,10 @@ class TrainConfig:
     slot that stands for having found nothing."""
     find_learning_rate: float = 5e-4
     """Peak rate of the key projection and the weights of query tokens."""
+    mixing_learning_rate: float = 1e-2
+    """Peak rate of the weights of the find score's parts; no weight decay on them."""
     gate_learning_rate: float = 5e-2
-    """Peak rate of gates, sharpness and the find scores' weights, single numbers with far to go; no weight decay on them."""
+    """Peak rate of gates, sharpness and doubt, single numbers with far to go; no weight decay on them."""
     weight_decay: float = 0.0
     """AdamW weight decay of adapters and memory weights."""
     warmup_steps: int = 20
@@ -137,6 +139,7 @@ class TrainConfig:
             "copied_learning_rate",
             "fresh_learning_rate",
             "find_learning_rate",
+            "mixing_learning_rate",
             "gate_learning_rate",
         )
         for name in (*rates, "weight_decay", "lambda_ret", "evidence_weight", "entropy_weight"):

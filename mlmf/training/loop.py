@@ -98,7 +98,8 @@ class Trainer:
         self.objective = self.accelerator.prepare(objective)
         rates = {
             "adapter": config.learning_rate, "copied": config.copied_learning_rate, "fresh": config.fresh_learning_rate,
-            "find": config.find_learning_rate, "gate": config.gate_learning_rate,
+            "find": config.find_learning_rate, "mixing": config.mixing_learning_rate,
+            "gate": config.gate_learning_rate,
         }  # fmt: skip
         groups = parameter_groups(model, rates, config.weight_decay)
         self.optimiser = MasterAdamW(groups)

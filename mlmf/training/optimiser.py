@@ -9,14 +9,16 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-GATE_NAMES = ("g", "log_beta", "find_weight", "alpha_logits")
-GATE_PARTS = ("memory.scorer.",)
+GATE_NAMES = ("g", "log_beta", "find_weight", "alpha_logits", "doubt", "doubt_per_token")
 """Numbers that must travel far in a few hundred steps: their own learning rate, no weight decay."""
+MIXING_PARTS = ("memory.scorer.",)
+"""What each part of the find score counts: slower than gates, since a few easy memories would soon turn the weight of a
+part against it that harder ones need. No weight decay either."""
 FRESH_NAMES = ("episodic.queries", "semantic.message.weight", "semantic.salience.weight", "memory.nothing")
 """Weights that start from nothing pretrained and may move faster than copies."""
 FIND_PARTS = ("memory.key_projection.",)
 """What makes keys of states and weighs the tokens of a query."""
-GROUPS = ("adapter", "copied", "fresh", "find", "gate")
+GROUPS = ("adapter", "copied", "fresh", "find", "mixing", "gate")
 
 
 def parameter_groups(model: nn.Module, rates: dict[str, float], weight_decay: float) -> list[dict[str, Any]]:
@@ -25,8 +27,10 @@ def parameter_groups(model: nn.Module, rates: dict[str, float], weight_decay: fl
     for name, parameter in model.named_parameters():
         if not parameter.requires_grad:
             continue
-        if name.rsplit(".", 1)[-1] in GATE_NAMES or name.startswith(GATE_PARTS):
+        if name.rsplit(".", 1)[-1] in GATE_NAMES:
             group = "gate"
+        elif name.startswith(MIXING_PARTS):
+            group = "mixing"
         elif name.startswith(FIND_PARTS):
             group = "find"
         elif "lora_" in name:
@@ -40,7 +44,7 @@ def parameter_groups(model: nn.Module, rates: dict[str, float], weight_decay: fl
             "params": [parameter for _, parameter in members],
             "names": [name for name, _ in members],
             "lr": rates[group],
-            "weight_decay": 0.0 if group == "gate" else weight_decay,
+            "weight_decay": 0.0 if group in ("mixing", "gate") else weight_decay,
         }
         for group, members in groups.items()
         if members

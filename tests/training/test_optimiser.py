@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from mlmf.model import MLMFModel
-from mlmf.training.optimiser import MasterAdamW, cosine_with_warmup, parameter_groups
+from mlmf.training.optimiser import GROUPS, MasterAdamW, cosine_with_warmup, parameter_groups
 
 
 def network(dtype: torch.dtype = torch.float32) -> nn.Sequential:
@@ -92,11 +92,11 @@ def test_a_parameter_without_gradient_stays_and_can_be_saved() -> None:
 
 def test_groups_hold_every_trained_parameter_once(make_model: Callable[..., MLMFModel]) -> None:
     model = make_model()
-    rates = {"adapter": 1e-4, "copied": 2e-4, "fresh": 2e-3, "find": 5e-4, "gate": 5e-2}
+    rates = {"adapter": 1e-4, "copied": 2e-4, "fresh": 2e-3, "find": 5e-4, "mixing": 1e-2, "gate": 5e-2}
     made = {group["name"]: group for group in parameter_groups(model, rates, 0.1)}
     assert {name: group["lr"] for name, group in made.items()} == rates
     assert {name: group["weight_decay"] for name, group in made.items()} == {
-        "adapter": 0.1, "copied": 0.1, "fresh": 0.1, "find": 0.1, "gate": 0.0,
+        "adapter": 0.1, "copied": 0.1, "fresh": 0.1, "find": 0.1, "mixing": 0.0, "gate": 0.0,
     }  # fmt: skip
     names = [name for group in made.values() for name in group["names"]]
     assert sorted(names) == sorted(name for name, p in model.named_parameters() if p.requires_grad)
@@ -104,9 +104,8 @@ def test_groups_hold_every_trained_parameter_once(make_model: Callable[..., MLMF
     assert {name.rsplit(".", 1)[-1] for name in made["gate"]["names"]} >= {"g", "log_beta", "find_weight"}
     assert all(p.numel() == 1 for p in made["gate"]["params"])
     assert "memory.episodic.queries" in made["fresh"]["names"]
-    assert {f"memory.scorer.{name}" for name, _ in model.memory.scorer.named_parameters()} <= set(
-        made["gate"]["names"]
-    )
+    scorer = {f"memory.scorer.{name}" for name, _ in model.memory.scorer.named_parameters()}
+    assert set(made["mixing"]["names"]) == scorer - {"memory.scorer.doubt", "memory.scorer.doubt_per_token"}
     assert set(made["find"]["names"]) == {
         f"memory.key_projection.{name}" for name in ("projection", "token.weight", "token.bias")
     }
@@ -116,7 +115,7 @@ def test_groups_hold_every_trained_parameter_once(make_model: Callable[..., MLMF
 
 def test_alphas_of_slots_travel_without_weight_decay(make_model: Callable[..., MLMFModel]) -> None:
     model = make_model(alpha_mode="per_slot")
-    groups = parameter_groups(model, {"adapter": 1e-4, "copied": 2e-4, "fresh": 2e-3, "find": 5e-4, "gate": 5e-2}, 0.1)
+    groups = parameter_groups(model, dict.fromkeys(GROUPS, 1e-3), 0.1)
     gate = next(group for group in groups if group["name"] == "gate")
     assert "memory.episodic.alpha_logits" in gate["names"]
 

@@ -12,7 +12,7 @@ from mlmf.model import MLMFModel
 from mlmf.training.optimiser import MasterAdamW, parameter_groups
 from mlmf.training.run_folder import RunFolder
 
-RATES = {"adapter": 1e-3, "copied": 1e-3, "fresh": 1e-3, "find": 1e-3, "gate": 1e-3}
+RATES = {"adapter": 1e-3, "copied": 1e-3, "fresh": 1e-3, "find": 1e-3, "mixing": 1e-3, "gate": 1e-3}
 FACTS = {"task": "jsonl", "seed": 0}
 
 
