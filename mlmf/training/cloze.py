@@ -17,6 +17,8 @@ LEAST_WORDS = 7
 LONGEST_GAP = 4
 FOREIGN_SHARE = 0.15
 """Gaps in what somebody else said in another conversation, where the right answer is that nothing is known."""
+SWAPPED_SHARE = 0.15
+"""Gaps asked about the other person in a conversation of several, who said nothing of the kind: the answer is the same."""
 NAMED_SHARE = 0.6
 """Gaps that hold a name or number if there is one; the others are drawn from all."""
 DATED_SHARE = 0.7
@@ -29,7 +31,11 @@ _EDGES = ".,!?;:\"'"
 
 @dataclass(frozen=True)
 class Gap:
-    """A question made of a sentence with a gap; ``place`` is the session and turn it comes from, ``None`` if foreign."""
+    """A question made of a sentence with a gap.
+
+    ``answer`` is ``None`` if the one who is asked about never said it. ``place`` is the session and turn that the sentence
+    comes from, ``None`` if it comes from another conversation.
+    """
 
     question: str
     answer: str | None
@@ -50,6 +56,7 @@ def session_gaps(
     """
     draw = random.Random(f"cloze {seed} {conversation.id} {session.index}")
     sentences = list(_sentences(session))
+    people = list(dict.fromkeys(turn.speaker for turn, _, _ in sentences))
     for turn, i, sentence in draw.sample(sentences, min(count, len(sentences))):
         asked, place = sentence, (session.index, i)
         is_foreign = draw.random() < FOREIGN_SHARE
@@ -64,9 +71,12 @@ def session_gaps(
             continue
         text, answer = made
         when = f" in {format_month(session.date)}" if session.date and draw.random() < DATED_SHARE else ""
-        who = "I" if turn.speaker.lower() in FIRST_PERSON else turn.speaker
+        rest = [person for person in people if person != turn.speaker]
+        is_swapped = bool(rest) and draw.random() < SWAPPED_SHARE
+        speaker = draw.choice(rest) if is_swapped else turn.speaker
+        who = "I" if speaker.lower() in FIRST_PERSON else speaker
         question = f"What did {who} say{when} in place of the gap: {text}?"
-        yield Gap(question, None, None) if is_foreign else Gap(question, answer, place)
+        yield Gap(question, None if is_foreign or is_swapped else answer, None if is_foreign else place)
 
 
 def _sentences(session: Session) -> Iterator[tuple[Turn, int, str]]:

@@ -94,9 +94,11 @@ def _answer(number: int, conversation: Conversation, question: Question) -> Exam
 
 
 def _cloze(number: int, pool: int, gap: Gap) -> Example:
-    needed, evidence = ((), ()) if gap.place is None else ((gap.place[0],), (gap.place,))
-    target = ABSTENTION if gap.answer is None else gap.answer
-    return Example(number, needed, pool, gap.question, answer_prompt(Query(gap.question)), target, evidence)
+    needed = () if gap.place is None else (gap.place[0],)
+    prompt = answer_prompt(Query(gap.question))
+    if gap.answer is None or gap.place is None:
+        return Example(number, needed, pool, gap.question, prompt, ABSTENTION, evidence=())
+    return Example(number, needed, pool, gap.question, prompt, gap.answer, (gap.place,))
 
 
 def _replies(number: int, session: Session, max_turns: int) -> Iterator[Example]:

@@ -77,6 +77,28 @@ def test_other_speakers_are_named_and_assistants_left_out() -> None:
     assert starts == {"What did Anna say", "What did Anna say in May 2023"}
 
 
+def test_some_gaps_ask_the_other_person_who_never_said_it() -> None:
+    pairs = load_task("msc", split="valid").conversations[:40]
+    swapped = total = 0
+    for pair in pairs:
+        said = {speaker: " ".join(t.text for t in pair.turns if t.speaker == speaker) for speaker in pair.speakers}
+        for session in pair.sessions:
+            # without foreign sentences: nobody else to quote
+            for gap in session_gaps(pair, session, [pair], 3, seed=0):
+                asked = next(
+                    speaker for speaker in pair.speakers if gap.question.startswith(f"What did {speaker} say")
+                )
+                total += 1
+                assert gap.place is not None
+                turn = session.turns[gap.place[1]]
+                if gap.answer is None:
+                    swapped += 1
+                    assert turn.speaker != asked
+                else:
+                    assert turn.speaker == asked and gap.answer in said[asked]
+    assert 0.08 < swapped / total < 0.25
+
+
 def test_short_sentences_make_no_gap() -> None:
     talk = Conversation("x", (Session(0, None, (Turn("a", "Anna", "I did. You did. We all did it."),)),))
     assert not list(session_gaps(talk, talk.sessions[0], [talk], 5, 0))
@@ -99,3 +121,10 @@ def test_untested_users_are_all_but_the_test_ones() -> None:
     ids = {one.id for one in untested}
     assert len(ids) == 88 and train < ids and not ids & test
     assert {one.id for one in untested if one.questions} == train
+
+
+def test_what_the_other_person_said_is_in_memory_and_no_evidence() -> None:
+    pairs = load_task("msc", split="valid").conversations[:20]
+    built = build_examples(pairs, ["cloze"])
+    swapped = [one for one in built if one.target == ABSTENTION and one.needed]
+    assert swapped and all(one.evidence == () for one in swapped)
