@@ -5,7 +5,8 @@
     python -m benchmarks.addressing --checkpoint DIR --ablations --capacity
     python -m benchmarks.addressing --checkpoint DIR --tasks locomo --folds 5
 
-Each question asks for the best 5, 10 and 20 turns of its conversation. Recall is the share of a question's evidence among
+Each question asks for the best 5, 10 and 20 turns of its conversation, all of which a memory holds here, whatever its own
+capacity; ``--capacity`` says what less room costs. Recall is the share of a question's evidence among
 them, averaged over the questions that have an answer and whose evidence is known; intervals are 95 % by bootstrap over
 conversations. With ``--folds`` the finder of the checkpoint goes on training on the other conversations of each fold.
 Writes ``results/addressing.json``, where a run replaces only the figures that it measured.
@@ -16,6 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -24,8 +26,18 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from benchmarks.finders import PARTS, POLICIES, pruned, ranked_by_indexes, ranked_by_memory, remember, without
+from benchmarks.finders import (
+    PARTS,
+    POLICIES,
+    Rankings,
+    pruned,
+    ranked_by_indexes,
+    ranked_by_memory,
+    remember,
+    without,
+)
 from benchmarks.machine import machine
+from mlmf.config.model import MemorySettings, MLMFConfig
 from mlmf.config.parse import run_script
 from mlmf.config.training import TrainConfig
 from mlmf.data.locomo import CATEGORY_NAMES
@@ -39,6 +51,7 @@ from mlmf.evaluation.trained import refuse_trained, trained_conversations
 from mlmf.model import MLMFModel
 from mlmf.paths import cache_dir
 from mlmf.retrieval.encoder import Encoder, SentenceEncoder
+from mlmf.training.calibration import calibrate
 from mlmf.training.feature_cache import FeatureCache
 from mlmf.training.run import run_training
 from mlmf.types import Conversation, Question
@@ -46,6 +59,8 @@ from mlmf.types import Conversation, Question
 DEPTHS = (5, 10, 20)
 SHARES = (1.0, 0.5, 0.25, 0.1)
 """Capacities, as shares of a conversation's nodes."""
+ROOM = MemorySettings(c_s=8192, c_m=2**18)
+"""Capacities, in nodes and token slots, that hold any conversation whole."""
 RESULTS = Path("results/addressing.json")
 Row = tuple[Question, Sequence[str]]
 """A question and its ranking."""
@@ -99,7 +114,7 @@ def by_memory(
         asked = with_evidence(conversation)
         queries = [question.text for question in asked]
         state = remember(conversation, model, features)
-        found = {("whole",): ranked_by_memory(state, queries, model, batch_size)}
+        found: dict[tuple[str, ...], Rankings] = {("whole",): ranked_by_memory(state, queries, model, batch_size)}
         for part in PARTS if ablations else ():
             with without(model.memory.scorer, part):
                 found["ablations", f"no_{part}"] = ranked_by_memory(state, queries, model, batch_size)
@@ -122,7 +137,7 @@ def by_folds(
             num_train_epochs=1, per_device_train_batch_size=32, weight_decay=1e-2,
             warmup_steps=5, save_steps=0, output_dir=str(output / f"fold-{number}"), overwrite_output_dir=True,
         )  # fmt: skip
-        model = _opened(MLMFModel.from_pretrained(run_training(config)))  # type: ignore[arg-type]  # no dry run
+        model = _opened(run_training(config))  # type: ignore[arg-type]  # no dry run
         tested = [one for one in conversations if one.id in fold.test]
         rows += by_memory(tested, model, batch_size, ablations=False, capacity=False)["whole",]
     return {("whole",): rows}
@@ -210,12 +225,21 @@ def _model(arguments: argparse.Namespace) -> MLMFModel | None:
         if arguments.ablations or arguments.capacity:
             raise UserError("--ablations and --capacity are of a memory: give --checkpoint or --base_model")
         return None
-    return _opened(MLMFModel.from_pretrained(checkpoint) if checkpoint else MLMFModel.from_base(base_model))
+    return _opened(checkpoint) if checkpoint else _untrained(base_model)
 
 
-def _opened(model: MLMFModel) -> MLMFModel:
+def _opened(checkpoint: Path) -> MLMFModel:
+    model = MLMFModel.from_pretrained(checkpoint, memory=ROOM)
     if model.memory.semantic is None:
         raise UserError("this model has no semantic memory: it finds nothing")
+    return model.eval()
+
+
+def _untrained(base_model: str) -> MLMFModel:
+    """As a training would start from it: statistics of keys are those of LOCCO's training users."""
+    model = MLMFModel.from_base(base_model, replace(MLMFConfig(), **ROOM.changed))
+    users = load_task("locco", split="train").conversations
+    calibrate(model, [session for user in users for session in user.sessions], cache_dir())
     return model.eval()
 
 
