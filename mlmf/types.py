@@ -115,7 +115,7 @@ class Answer:
     recalled_lines: tuple[str, ...] = ()
     """The recalled turns as dated lines, for people to look at; the model saw them only in text mode."""
     turns_left_out: int = 0
-    """Turns at the oldest side that a system which shows everything had no room for in the model's window."""
+    """Turns for which there was no room: in the model's window where a system shows everything, or in a full memory."""
 
 
 def format_date(date: datetime | None) -> str:

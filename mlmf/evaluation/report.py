@@ -57,8 +57,8 @@ def warnings(results: Sequence[Results]) -> list[str]:
         if cut["questions"]:
             lines.append(
                 f"{entry['system']} on {entry['task']}: {cut['questions']:,} of {n['answers'] - n['failed']:,} questions "
-                f"were asked without the oldest turns, for which the model's window has no room: {cut['turns']:,.0f} turns "
-                f"on average, {percent(cut['share'])} of the history."
+                f"were asked without all turns, since there was no room: {cut['turns']:,.0f} turns on average, "
+                f"{percent(cut['share'])} of the history, were cut to the model's window or dropped from a full memory."
             )
         for name, key in entry["keys"].items():
             verdicts = key["scores"]["answerable"]["J"]

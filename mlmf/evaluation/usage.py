@@ -30,8 +30,8 @@ def usage(samples: Sequence[Sample]) -> dict[str, Any]:
         * ``ingest_seconds``: of observing the sessions, per conversation and per 1,000 tokens;
         * ``memory_bytes``: the most that was in use;
         * ``gates``: mean share of each memory layer;
-        * ``cut``: how many questions were asked without the oldest turns, for want of room, without how many each, and
-          what share of the history those are.
+        * ``cut``: how many questions were asked without some turns, for want of room, without how many each, and what
+          share of the history those are.
     """
     answered = [sample for sample in samples if sample.status == "ok"]
     seconds = [sample.seconds for sample in answered]

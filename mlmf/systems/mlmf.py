@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from mlmf.base_model import resolve_base
@@ -24,7 +25,7 @@ class MLMFSystem(MemorySystem):
     def __init__(self, model: MLMFModel, *, max_new_tokens: int) -> None:
         """Use a trained model."""
         self.model, self.max_new_tokens = model.eval(), max_new_tokens
-        self.state: MemoryState = model.init_state()
+        self.reset()
 
     @classmethod
     def from_checkpoint(
@@ -52,15 +53,20 @@ class MLMFSystem(MemorySystem):
 
     def reset(self) -> None:
         """Start with empty memory."""
-        self.state = self.model.init_state()
+        self.state: MemoryState = self.model.init_state()
+        self._turns = 0
 
     def observe(self, session: Session) -> None:
         """Write one session."""
         self.state = self.model.remember([session], self.state)
+        self._turns += len(session.turns)
 
     def answer(self, queries: Sequence[Query]) -> list[Answer]:
         """Answer from memory; every question reads the same state."""
-        return self.model.answer_all(queries, self.state, self.max_new_tokens)
+        answers = self.model.answer_all(queries, self.state, self.max_new_tokens)
+        left_out = self._turns - sum(not node.is_session for node in self.state.nodes[0])
+        # without a semantic layer there is no place for a turn by itself
+        return [replace(one, turns_left_out=left_out) for one in answers] if self.model.config.semantic else answers
 
 
 def language_model(

@@ -36,8 +36,8 @@ def test_what_full_context_left_out_is_said(data_file: Path, tmp_path: Path, spy
     run_evaluation(config(data_file, tmp_path, system="full_context"))
     report = (tmp_path / "out" / "report.md").read_text()
     assert (
-        "full_context on jsonl: 2 of 8 questions were asked without the oldest turns, for which the model's window has no "
-        "room: 3 turns on average, 50.0 % of the history."
+        "full_context on jsonl: 2 of 8 questions were asked without all turns, since there was no room: 3 turns on average, "
+        "50.0 % of the history, were cut to the model's window or dropped from a full memory."
     ) in report
 
 

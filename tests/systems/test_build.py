@@ -110,9 +110,16 @@ def test_settings_of_the_memory_change_what_a_checkpoint_holds_and_recalls(tmp_p
     assert system_settings("mlmf", config) == {"memory": {"c_s": 6, "recall_tokens": 100, "slots": "int8"}}
     system = build_system("mlmf", Shared(config))
     turns = tuple(Turn(f"S0:{i}", "Anna", f"number {i} is red") for i in range(20))
-    system.observe(Session(0, None, turns))
+    session = Session(0, None, turns)
+    system.observe(session)
     assert isinstance(system, MLMFSystem)
     assert len(system.state.nodes[0]) == 6 and system.state.values.dtype == torch.int8
-    assert system.answer([Query("what is number 19?")])[0].tokens_read > 30
+    answer = system.answer([Query("what is number 19?")])[0]
+    assert answer.tokens_read > 30
+    # one of the six nodes is the date line
+    assert answer.turns_left_out == 15
+    system.reset()
+    system.observe(replace(session, turns=turns[:4]))
+    assert system.answer([Query("what is number 3?")])[0].turns_left_out == 0
     with pytest.raises(UserError, match="c_s must be at least 2"):
         build_system("mlmf", Shared(replace(config, memory=MemorySettings(c_s=0))))
