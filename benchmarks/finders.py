@@ -27,7 +27,7 @@ DEPTH = 20
 PARTS = {
     "late_interaction": ("late",),
     "lexical": ("lexical", "session_lexical"),
-    "session": ("session",),
+    "context": ("context",),
     "graph": ("neighbourhood", "ties"),
     "neighbours": ("before", "after"),
     "speaker": ("speaker",),

@@ -1,9 +1,9 @@
 """Finding: which event nodes a query is about. Late interaction on the wrapped model's own token states.
 
 A node's score is the weighted sum over query tokens of the best-matching token of the node, plus rare tokens shared to
-the letter; a session's score is the same over all its tokens, and it lifts every turn that is part of the session. So do
-a speaker, a month or a year that the query names. What stands beside a hit, or mentions what it mentions, is lifted by
-it. A turn is lowered by newer ones that answer as well, and all of them compete with having found nothing.
+the letter. What is said around a turn, in the turns beside it and by shared words in its whole session, lifts it in the
+same way; so do a speaker, a month or a year that the query names. What stands beside a hit, or mentions what it mentions,
+is lifted by it. A turn is lowered by newer ones that answer as well, and all of them compete with having found nothing.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ from mlmf.memory.layout import Layout
 from mlmf.memory.state import MemoryState
 from mlmf.memory.versions import outdated
 
+AROUND = 3
+"""Turns on either side that count as what is said around a turn. Not the session: it lifts all of its turns alike, which
+is as good in sessions of ten turns and finds less in longer ones."""
 SHORTLIST = 1024
 """Nodes of a shortlist, at least."""
 SHORTLIST_FROM = 4096
@@ -53,7 +56,7 @@ class NodeScorer(nn.Module):
         super().__init__()
         self.late = nn.Parameter(torch.tensor(1.0))
         self.lexical = nn.Parameter(torch.tensor(0.1))
-        self.session = nn.Parameter(torch.tensor(2.0))
+        self.context = nn.Parameter(torch.tensor(2.0))
         self.session_lexical = nn.Parameter(torch.tensor(0.3))
         self.neighbourhood = nn.Parameter(torch.tensor(3.0))
         self.speaker = nn.Parameter(torch.tensor(0.0))
@@ -91,18 +94,16 @@ class NodeScorer(nn.Module):
         return score
 
     def _relevance(self, query: QueryKeys, bank: FindBank, words: SharedWords) -> Tensor:
-        """Scores of nodes, each by itself and its session."""
+        """Scores of nodes, each by itself and what is said around it."""
         b, n, layout = query.keys.shape[0], bank.size, bank.layout
         keys = query.keys.float() * query.weights[..., None]
         match = keys @ bank.float_keys().mT  # (B, T, M)
         # column 0 gathers the empty slots, whose owner is -1
         owner = (bank.owner + 1)[:, None].expand_as(match)
         best = match.new_zeros(b, match.shape[1], n + 1).scatter_reduce(2, owner, match, "amax")[..., 1:]
-        group = layout.session[:, None].expand_as(best)
-        best_session = best.new_zeros(*best.shape[:2], words.sessions.shape[1]).scatter_reduce(2, group, best, "amax")
-        by_session = self.late * best_session.sum(1) + self.session_lexical * words.sessions
-        score = self.late * best.sum(1) + self.lexical * words.nodes
-        score = score + self.session * by_session.gather(1, layout.session.expand(b, n))
+        around = self.late * best_around(best, layout).sum(1)
+        around = around + self.session_lexical * words.sessions.gather(1, layout.session.expand(b, n))
+        score = self.late * best.sum(1) + self.lexical * words.nodes + self.context * around
         score = score + self.neighbourhood * self._nearness(keys, bank) + bank.salience.float()
         return score + self.speaker * cues.by_whom(query.texts, layout) + self.month * cues.when(query.texts, layout)
 
@@ -128,7 +129,7 @@ class NodeScorer(nn.Module):
             whole = bank.row(source)
             keys = one.keys.float() * one.weights[..., None]
             promise = self.lexical * words.nodes[row] + self.neighbourhood * self._nearness(keys, whole)[0]
-            lift = self.session * self.session_lexical * words.sessions[row]
+            lift = self.context * self.session_lexical * words.sessions[row]
             kept = shortlist(promise.detach(), lift.detach(), whole.layout.session[0], SHORTLIST)
             scores = self._score(one, whole.take(kept), words.take(row, kept))
             rows.append(scores.new_full((bank.size,), -torch.inf).index_copy(0, kept, scores[0]))
@@ -138,6 +139,26 @@ class NodeScorer(nn.Module):
     def _nearness(keys: Tensor, bank: FindBank) -> Tensor:
         """Cosine of node embeddings and the pooled query, ``(B, N)``."""
         return (bank.embedding.float() @ F.normalize(keys.sum(1), dim=-1)[..., None]).squeeze(-1)
+
+
+def best_around(best: Tensor, layout: Layout) -> Tensor:
+    """For each token of a query the best match within :data:`AROUND` turns of a node in its session, itself included.
+
+    Args:
+        best: the best match of each node, at least 0, ``(B, T, N)``.
+        layout: of these nodes.
+
+    Returns:
+        ``(B, T, N)``; a date line has no turns around it.
+    """
+    around = best
+    for beside in (layout.before, layout.after):
+        place, there = beside.clamp_min(0)[:, None].expand_as(best), (beside >= 0)[:, None]
+        reached = best
+        for _ in range(AROUND):
+            reached = reached.gather(2, place) * there
+            around = torch.maximum(around, reached)
+    return around
 
 
 def shortlist(promise: Tensor, lift: Tensor, session: Tensor, count: int) -> Tensor:

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from mlmf.memory import find
-from mlmf.memory.find import NodeScorer
+from mlmf.memory.find import AROUND, NodeScorer
 from mlmf.memory.keys import KeyProjection, QueryKeys
 from mlmf.memory.state import MemoryState, Node
 
@@ -85,11 +85,13 @@ def loop_scores(model: NodeScorer, q: QueryKeys, state: MemoryState) -> list[flo
     pooled = F.normalize(sum(key for key, _ in asked), dim=-1)
     scores = []
     for i, node in enumerate(nodes):
-        by_session = float(model.late) * late_interaction(together[node.session])
-        by_session += float(model.session_lexical) * rarity(together, node.session, len(sessions))
+        beside = [j for j, other in enumerate(nodes) if other.session == node.session and not other.is_session]
+        near = [j for j in beside if not node.is_session and abs(beside.index(j) - beside.index(i)) <= AROUND] or [i]
+        around = float(model.late) * late_interaction([m for j in near for m in members[j]])
+        around += float(model.session_lexical) * rarity(together, node.session, len(sessions))
         score = float(model.late) * late_interaction(members[i])
         score += float(model.lexical) * rarity(members, i, len(nodes))
-        score += float(model.session) * by_session
+        score += float(model.context) * around
         score += float(model.neighbourhood) * float(state.embedding[0, i] @ pooled) + float(state.salience[0, i])
         score += float(model.speaker) * (node.speaker == "Ann") + float(model.month) * (node.date == "2023-02-05")
         scores.append(score)
@@ -116,7 +118,9 @@ def gain(model: NodeScorer, nodes: Sequence[Node], scores: list[float], i: int) 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_score_is_the_double_loop_of_late_interaction(told: Callable[..., MemoryState], seed: int) -> None:
-    state, asked = told([LONG], seed=seed), query([5], seed=seed)
+    # so many turns that those at the ends of the first session are not said around each other
+    turns = [*LONG[:3], *((0, i, 1 + i % 2) for i in range(2, 4 + AROUND)), *LONG[3:]]
+    state, asked = told([turns], seed=seed), query([5], seed=seed)
     scores = scorer()(asked, state).nodes[0].tolist()
     assert scores == pytest.approx(loop_scores(scorer(), asked, state), rel=1e-4, abs=1e-4)
 

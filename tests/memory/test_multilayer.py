@@ -78,7 +78,8 @@ def test_rows_of_a_batch_are_written_apart(makers: Makers, empty: Callable[..., 
     apart = [remember(memory, empty(memory), past) for past in (long, short)]
     expected = MemoryState.cat(apart)
     for name, tensor in expected._tensors().items():
-        assert torch.equal(tensor, getattr(state, name)), name
+        # products over other numbers of rows may round otherwise
+        torch.testing.assert_close(getattr(state, name), tensor, rtol=1e-5, atol=1e-6, msg=name)
     assert state.nodes == expected.nodes and state.sessions == (4, 2)
 
 
