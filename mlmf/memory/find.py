@@ -102,15 +102,16 @@ class NodeScorer(nn.Module):
         owner = (bank.owner + 1)[:, None].expand_as(match)
         best = match.new_zeros(b, match.shape[1], n + 1).scatter_reduce(2, owner, match, "amax")[..., 1:]
         around = self.late * best_around(best, layout).sum(1)
-        around = around + self.session_lexical * words.sessions.gather(1, layout.session.expand(b, n))
-        score = self.late * best.sum(1) + self.lexical * words.nodes + self.context * around
+        around = around + lifting(self.session_lexical) * words.sessions.gather(1, layout.session.expand(b, n))
+        score = self.late * best.sum(1) + lifting(self.lexical) * words.nodes + self.context * around
         score = score + self.neighbourhood * self._nearness(keys, bank) + bank.salience.float()
-        return score + self.speaker * cues.by_whom(query.texts, layout) + self.month * cues.when(query.texts, layout)
+        score = score + lifting(self.speaker) * cues.by_whom(query.texts, layout)
+        return score + lifting(self.month) * cues.when(query.texts, layout)
 
     def _with_neighbours(self, score: Tensor, layout: Layout) -> Tensor:
         """One step along the graph: part of the difference to the turns beside, and to the best turn tied to each."""
         gains = [
-            share * (score.gather(1, place.clamp_min(0).expand_as(score)) - score) * (place >= 0)
+            lifting(share) * (score.gather(1, place.clamp_min(0).expand_as(score)) - score) * (place >= 0)
             for share, place in ((self.before, layout.before), (self.after, layout.after))
         ]
         conversation, here, there = layout.ties
@@ -119,7 +120,7 @@ class NodeScorer(nn.Module):
         else:
             tied, flat = score[conversation, there], conversation * score.shape[1] + here
             best = score.flatten().scatter_reduce(0, flat, tied, "amax").view_as(score)
-        return score + sum(gains) + self.ties * (best - score)
+        return score + sum(gains) + lifting(self.ties) * (best - score)
 
     def _shortlisted(self, query: QueryKeys, bank: FindBank, words: SharedWords) -> Tensor:
         """:meth:`_score` of the most promising sessions of each query, ``-inf`` elsewhere."""
@@ -128,8 +129,8 @@ class NodeScorer(nn.Module):
             one, source = query.select(row), row if bank.salience.shape[0] > 1 else 0
             whole = bank.row(source)
             keys = one.keys.float() * one.weights[..., None]
-            promise = self.lexical * words.nodes[row] + self.neighbourhood * self._nearness(keys, whole)[0]
-            lift = self.context * self.session_lexical * words.sessions[row]
+            promise = lifting(self.lexical) * words.nodes[row] + self.neighbourhood * self._nearness(keys, whole)[0]
+            lift = self.context * lifting(self.session_lexical) * words.sessions[row]
             kept = shortlist(promise.detach(), lift.detach(), whole.layout.session[0], SHORTLIST)
             scores = self._score(one, whole.take(kept), words.take(row, kept))
             rows.append(scores.new_full((bank.size,), -torch.inf).index_copy(0, kept, scores[0]))
@@ -139,6 +140,15 @@ class NodeScorer(nn.Module):
     def _nearness(keys: Tensor, bank: FindBank) -> Tensor:
         """Cosine of node embeddings and the pooled query, ``(B, N)``."""
         return (bank.embedding.float() @ F.normalize(keys.sum(1), dim=-1)[..., None]).squeeze(-1)
+
+
+def lifting(weight: Tensor) -> Tensor:
+    """``max(0, w)``: what speaks for a turn never counts against it.
+
+    Small memories of sessions that differ in topic make do without some parts and would turn them against turns that only
+    larger memories need them for. The gradient does not end at 0, so that a weight can come back.
+    """
+    return weight + (weight.clamp_min(0) - weight).detach()
 
 
 def best_around(best: Tensor, layout: Layout) -> Tensor:

@@ -125,6 +125,21 @@ def test_score_is_the_double_loop_of_late_interaction(told: Callable[..., Memory
     assert scores == pytest.approx(loop_scores(scorer(), asked, state), rel=1e-4, abs=1e-4)
 
 
+def test_a_part_that_speaks_for_a_turn_never_counts_against_it(told: Callable[..., MemoryState]) -> None:
+    state, asked = told([LONG]), query([5])
+    model, names = scorer(), ("lexical", "session_lexical", "speaker", "month", "before", "after", "ties")
+    for name in names:
+        torch.nn.init.constant_(getattr(model, name), -0.5)
+    found = model.requires_grad_()(asked, state).nodes[0, 1:3]
+    found[0].sub(found[1]).backward()
+    without = scorer()
+    for name in names:
+        torch.nn.init.constant_(getattr(without, name), 0.0)
+    torch.testing.assert_close(found.detach(), without(asked, state).nodes[0, 1:3])
+    # and can come back
+    assert model.lexical.grad and model.speaker.grad and model.after.grad
+
+
 def test_padding_of_a_query_does_not_count(told: Callable[..., MemoryState]) -> None:
     state, asked = told([LONG]), query([3, 6])
     short = QueryKeys(asked.keys[:1, :3], asked.tokens[:1, :3], asked.mask[:1, :3], asked.weights[:1, :3], (TEXT,))
