@@ -65,12 +65,12 @@ def test_an_answer_cannot_speak_for_the_judge() -> None:
 )
 def test_longmemeval_is_judged_by_the_type_of_its_questions(category: int, words: str | None) -> None:
     model = SpokenFor(judge_by_word)
-    for task in ("longmemeval", "locomo"):
+    for task in ("longmemeval", "locco"):
         answer(0, "cat", llm_judge=LLMJudge(model), task=task, category=category)
-    of_its_own, of_locomo = (messages[0].content for messages in model.asked)
-    assert "{" not in of_its_own + of_locomo
-    assert (of_its_own == of_locomo) is (words is None)
-    assert words is None or (words in of_its_own and words not in of_locomo)
+    of_its_own, of_others = (messages[0].content for messages in model.asked)
+    assert "{" not in of_its_own + of_others
+    assert (of_its_own == of_others) is (words is None)
+    assert words is None or (words in of_its_own and words not in of_others)
 
 
 def judge_by_word(text: str) -> str:
