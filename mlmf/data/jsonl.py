@@ -54,7 +54,7 @@ class _Session(ExactRecord):
 
 class _Question(ExactRecord):
     question: NonBlank
-    answer: Text | None
+    answer: NonBlank | None
     trap: bool = False
     category: int | None = None
     evidence: list[str] = Field(default_factory=list)

@@ -29,6 +29,9 @@ HOW_TO_GET_LOCOMO = "run `python -m mlmf.data.fetch locomo`"
 
 CATEGORY_NAMES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: "adversarial"}
 ADVERSARIAL = 5
+CONTESTED_TRAPS = ("conv-26#161", "conv-26#167", "conv-26#178", "conv-30#95")
+"""Questions of category 5 that their conversation answers all the same: what is asked is true (#161), "No" is the answer
+(#167 and #178), or the same question stands in category 4 with the answer that would be wrong here (conv-30)."""
 
 _SESSION_KEY = re.compile(r"session_(0|[1-9][0-9]*)")
 _EVIDENCE = re.compile(r"D:?\s*(\d+)\s*:\s*(\d+)")
@@ -162,6 +165,8 @@ def _question(item: _Question, index: int, sample_id: str, session_of: dict[str,
     is_trap = item.category == ADVERSARIAL
     if item.answer is None and not is_trap:
         raise UserError(f"{where}: qa[{index}].answer: field missing; only category 5 may leave it out")
+    if item.answer is not None and not item.answer.strip():
+        raise UserError(f"{where}: qa[{index}].answer: must not be empty, got {item.answer!r}")
     evidence, status = repair_evidence(item.evidence, session_of)
     evidence_sessions = {session_of[turn_id] for turn_id in evidence}
     return Question(

@@ -62,6 +62,8 @@ def load_audit(path: str | Path | None = None) -> tuple[AuditItem, ...]:
     values = parse_json(read_text(path), path.name)
     if not isinstance(values, list):
         raise UserError(f"{path.name}: must be a JSON list of audited questions, got {shown(values)}")
+    if not values:
+        raise UserError(f"{path.name}: holds no audited question; leave the audited key out instead")
     items = [checked(AuditItem, value, f"{path.name}: [{number}]") for number, value in enumerate(values)]
     for number, item in enumerate(items):
         where = f"{path.name}: [{number}]"

@@ -43,7 +43,7 @@ class _Item(Record):
     question_id: NonBlank
     question_type: NonBlank
     question: NonBlank
-    answer: Annotated[Text, BeforeValidator(number_as_text)]
+    answer: Annotated[NonBlank, BeforeValidator(number_as_text)]
     question_date: Date | None = None
     haystack_dates: list[Date]
     haystack_session_ids: list[NonBlank]
@@ -65,8 +65,10 @@ def load_longmemeval(path: str | Path) -> tuple[Conversation, ...]:
     """
     path = Path(path)
     items = parse_json(read_text(path), path.name)
-    if not isinstance(items, list) or not items:
+    if not isinstance(items, list):
         raise UserError(f"{path.name}: must be a JSON list of questions as in LongMemEval, got {shown(items)}")
+    if not items:
+        raise UserError(f"{path.name}: holds no conversation")
     conversations = tuple(
         _conversation(checked(_Item, item, f"{path.name}: [{number}]"), f"{path.name}: [{number}]")
         for number, item in enumerate(items)

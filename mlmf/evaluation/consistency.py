@@ -9,11 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from mlmf.data.reading import ExactRecord, NonBlank, Text, checked, json_lines, read_text
 from mlmf.errors import UserError
 from mlmf.evaluation.robust import contains_answer, f1_robust
+
+Rubric = Literal["reference", "off_by_one", "newest", "preference"]
+"""What makes an answer right: it says what the gold one says; also with a number of days, weeks or months off by one; also
+beside what was true before; or it does what the gold one describes, as people's preferences are described."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +27,8 @@ class Claim:
     question: str
     gold: str
     answer: str
+    rubric: Rubric = "reference"
+    """For judges that understand; judges by rules have one for all."""
 
 
 @dataclass(frozen=True, slots=True)

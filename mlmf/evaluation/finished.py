@@ -8,14 +8,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from rich.console import Group
+
 from mlmf.config.evaluation import EvalConfig
 from mlmf.errors import UserError
 from mlmf.evaluation.compare import Run, compare_runs
+from mlmf.evaluation.comparison_tables import comparison_grid
 from mlmf.evaluation.folder import read_answers
 from mlmf.evaluation.results import SCHEMA_VERSION, write_json
 from mlmf.evaluation.run import Outcome
-from mlmf.evaluation.tables import comparison_grid, markdown_grid
-from mlmf.evaluation.terminal import comparison_report
+from mlmf.evaluation.run_tables import unlike_settings
+from mlmf.evaluation.tables import markdown_grid
+from mlmf.evaluation.terminal import comparison_report, warning_text
 from mlmf.paths import atomic_write_text, check_writable_folder
 
 
@@ -28,14 +32,26 @@ def compare_folders(config: EvalConfig) -> Outcome:
     assert config.compare
     output_dir = Path(config.output_dir)
     check_writable_folder(output_dir, "output_dir")
-    comparisons = compare_runs(finished_runs([Path(folder) for folder in config.compare]), config.seeds[0])
+    runs = finished_runs([Path(folder) for folder in config.compare])
+    comparisons = compare_runs(runs, config.seeds[0])
     if not comparisons:
         raise UserError(
             f"compare: {', '.join(config.compare)} hold no two runs that were asked the same questions of the same data"
         )
+    warnings = [
+        line
+        for task in dict.fromkeys(run.results["task"] for run in runs)
+        for line in unlike_settings([(run.label, run.results) for run in runs if run.results["task"] == task])
+    ]
     write_json(output_dir / "comparison.json", {"schema_version": SCHEMA_VERSION, "comparisons": comparisons})
-    atomic_write_text(output_dir / "comparison.md", f"# Comparison\n\n{markdown_grid(comparison_grid(comparisons))}\n")
-    return Outcome([], comparison_report(comparisons), output_dir / "comparison.md", exit_code=0)
+    parts = [
+        "# Comparison",
+        *(f"**Warning.** {line}" for line in warnings),
+        markdown_grid(comparison_grid(comparisons)),
+    ]
+    atomic_write_text(output_dir / "comparison.md", "\n\n".join(parts) + "\n")
+    tables = Group(*(warning_text(line) for line in warnings), comparison_report(comparisons))
+    return Outcome([], tables, output_dir / "comparison.md", exit_code=0)
 
 
 def finished_runs(folders: Sequence[Path]) -> list[Run]:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,8 @@ from mlmf.evaluation.samples import LOCK_FILE, read_samples
 logger = logging.getLogger(__name__)
 
 Results = dict[str, Any]
+Answers = Mapping[tuple[str, str], Sequence[Mapping[str, Any]]]
+"""By task and system, what :func:`read_answers` gives."""
 OF_SAMPLE = (
     "question", "prediction", "error", "recalled", "recalled_lines", "tokens_read", "tokens_history", "seconds",
     "turns_left_out",

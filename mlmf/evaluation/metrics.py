@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from mlmf.abstention import is_abstention
+from mlmf.data.longmemeval import TYPE_NAMES
+from mlmf.evaluation.consistency import Rubric
 from mlmf.evaluation.official import f1_official, f1_score
 from mlmf.evaluation.overlap import bleu1, exact_match, f1_set, rouge1, rouge_l
 from mlmf.evaluation.robust import contains_answer, f1_robust
@@ -10,6 +12,13 @@ from mlmf.types import Question
 
 LEXICAL = ("f1_robust", "f1_set", "bleu1", "rouge1", "rougeL", "em", "success")
 """The metrics of an answerable question beside the main one."""
+
+_RUBRIC_OF_TYPE: dict[str, Rubric] = {
+    "single-session-preference": "preference",
+    "temporal-reasoning": "off_by_one",
+    "knowledge-update": "newest",
+}
+_RUBRICS = {number: _RUBRIC_OF_TYPE[name] for number, name in TYPE_NAMES.items() if name in _RUBRIC_OF_TYPE}
 
 
 def main_metric(task: str) -> str:
@@ -54,6 +63,11 @@ def measure(
         "em": float(exact_match(prediction, gold)),
         "success": float(main >= success_threshold),
     }
+
+
+def rubric(task: str, question: Question) -> Rubric:
+    """What an understanding judge goes by: in LongMemEval that depends on the type of the question, as its paper has it."""
+    return _RUBRICS.get(question.category or 0, "reference") if task == "longmemeval" else "reference"
 
 
 def has_lure(question: Question) -> bool:

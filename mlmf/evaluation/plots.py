@@ -11,13 +11,14 @@ import numpy as np
 
 from mlmf.config.variants import variant_of
 from mlmf.data.locco import PERIODS
+from mlmf.evaluation.folder import Answers
+from mlmf.evaluation.report_tables import by_key, by_task, named
+from mlmf.evaluation.tables import Results, category_label
 from mlmf.paths import atomic_write_bytes, atomic_write_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Results = Mapping[str, Any]
-Answers = Mapping[tuple[str, str], Sequence[Mapping[str, Any]]]
 Plots = dict[str, "Figure"]
 
 BINS = 8
@@ -32,6 +33,8 @@ _STYLE: dict[Any, Any] = {
     **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), _INK),
 }
 _GROWTH = {"tokens_read": "tokens read per question", "seconds": "seconds per question"}
+_SIZE = (8, 3.4)
+"""Inches, of all plots but the heat maps."""
 
 
 def draw_plots(results: Sequence[Results], answers: Answers, ablations: Sequence[Mapping[str, Any]] = ()) -> Plots:
@@ -46,22 +49,31 @@ def draw_plots(results: Sequence[Results], answers: Answers, ablations: Sequence
 
     plots: Plots = {}
     with rc_context(_STYLE):
-        for task in dict.fromkeys(entry["task"] for entry in results):
-            entries = [entry for entry in results if entry["task"] == task]
-            for key in dict.fromkeys(key for entry in entries for key in entry["keys"]):
-                members = [entry for entry in entries if key in entry["keys"]]
+        for task, entries in by_task(results).items():
+            for key, members in by_key(entries).items():
+                name, title = f"{task}-{key}", named(task, key)
                 if any(entry["keys"][key]["scores"]["categories"] for entry in members):
-                    plots[f"{task}-{key}-categories"] = _categories(members, key)
+                    plots[f"{name}-categories"] = _titled(_categories(members, key), f"{title}: F1 by category")
                 variants = [entry for entry in members if variant_of(entry["system"])]
                 if variants:
-                    plots[f"{task}-{key}-ablations"] = _ablations(variants, ablations, key)
+                    figure = _ablations(variants, ablations, key)
+                    plots[f"{name}-ablations"] = _titled(figure, f"{title}: what each part of the memory is worth")
                 streamed = [entry for entry in members if entry["keys"][key]["retention"]]
                 if streamed:
-                    plots[f"{task}-{key}-triangle"] = _triangles(streamed, key)
-                    plots[f"{task}-{key}-retention"] = _retention(streamed, key)
-            for field in _GROWTH:
-                plots[f"{task}-growth-{field}"] = _growth(entries, answers, field)
+                    figure = _triangles(streamed, key)
+                    plots[f"{name}-triangle"] = _titled(figure, f"{title}: A[t, p], consistent answers")
+                    figure = _retention(streamed, key)
+                    plots[f"{name}-retention"] = _titled(figure, f"{title}: what is kept as periods pass")
+            for field, cost in _GROWTH.items():
+                figure = _growth(entries, answers, field)
+                plots[f"{task}-growth-{field}"] = _titled(figure, f"{task}: {cost}, as the history grows")
     return plots
+
+
+def _titled(figure: Figure, title: str) -> Figure:
+    """A plot is also looked at as a file, away from the page, so it says itself what it shows."""
+    figure.suptitle(title, x=0.01, ha="left", fontsize=10)
+    return figure
 
 
 def save_plots(plots: Plots, folder: Path) -> None:
@@ -93,24 +105,20 @@ def _categories(entries: Sequence[Results], key: str) -> Figure:
     from matplotlib.figure import Figure
 
     scores = [entry["keys"][key]["scores"]["categories"] for entry in entries]
-    names = {category["category"]: category["name"] for found in scores for category in found}
-    figure = Figure(figsize=(8, 3.2))
+    labels = {category["category"]: category_label(category) for found in scores for category in found}
+    figure = Figure(figsize=_SIZE)
     axes = figure.subplots()
     width = 0.8 / len(entries)
-    places = np.arange(len(names))
+    places = np.arange(len(labels))
     for position, (entry, found) in enumerate(zip(entries, scores, strict=True)):
         means = {category["category"]: category["f1"] for category in found}
-        heights = _heights(means.get(number) for number in sorted(names))
+        heights = _heights(means.get(number) for number in sorted(labels))
         axes.bar(places + (position - (len(entries) - 1) / 2) * width, heights, width, label=entry["system"])
-    axes.set_xticks(places, [_category(number, names[number]) for number in sorted(names)])
+    axes.set_xticks(places, [labels[number] for number in sorted(labels)])
     axes.set_ylabel("F1")
     axes.set_ylim(bottom=0)
     _legend(axes)
     return figure
-
-
-def _category(number: int, name: str) -> str:
-    return name if name.endswith(str(number)) else f"{number} {name}"
 
 
 def _triangles(entries: Sequence[Results], key: str) -> Figure:
@@ -119,7 +127,7 @@ def _triangles(entries: Sequence[Results], key: str) -> Figure:
 
     columns = min(3, len(entries))
     rows = -(-len(entries) // columns)
-    figure = Figure(figsize=(0.6 + 2.6 * columns, 2.7 * rows))
+    figure = Figure(figsize=(0.6 + 2.6 * columns, 0.3 + 2.7 * rows))
     grid: Any = figure.subplots(rows, columns, squeeze=False)
     panels = grid.flatten()
     for axes, entry in zip(panels, entries, strict=False):
@@ -144,7 +152,7 @@ def _retention(entries: Sequence[Results], key: str) -> Figure:
     """Figure 2 of the MLMF paper: share of consistent answers about the first period after each later one."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(8, 3.2))
+    figure = Figure(figsize=_SIZE)
     panels: Any = figure.subplots(1, 2, sharey=True)
     first, mean_of_all = panels
     times = range(1, PERIODS + 1)
@@ -169,7 +177,7 @@ def _ablations(entries: Sequence[Results], ablations: Sequence[Mapping[str, Any]
     """Figure 4 of the MLMF paper: the score of each variant, every seed a dot, and its difference to the full memory."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(8, 3.2))
+    figure = Figure(figsize=_SIZE)
     panels: Any = figure.subplots(1, 2, sharey=True)
     scores, differences = panels
     rows = range(len(entries))
@@ -207,7 +215,7 @@ def _growth(entries: Sequence[Results], answers: Answers, field: str) -> Figure:
     """Mean cost of a question against the tokens said before it."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(8, 3.2))
+    figure = Figure(figsize=_SIZE)
     axes = figure.subplots()
     for entry in entries:
         rows = answers[entry["task"], entry["system"]]
@@ -224,6 +232,7 @@ def _growth(entries: Sequence[Results], answers: Answers, field: str) -> Figure:
             if len(group)
         ]
         axes.plot([x for x, _ in middles], [y for _, y in middles], marker="o", label=entry["system"])
+    axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.set_xlabel("tokens said before the question")
     axes.set_ylabel(_GROWTH[field])
     axes.set_ylim(bottom=0)

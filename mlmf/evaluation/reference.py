@@ -14,22 +14,13 @@ from mlmf.config.reference import ReferenceConfig
 from mlmf.data.locomo import CATEGORY_NAMES
 from mlmf.errors import UserError
 from mlmf.evaluation.compare import Run, compare_runs
+from mlmf.evaluation.comparison_tables import comparison_grid
 from mlmf.evaluation.cost_tables import cost_grid, ratio_grid
 from mlmf.evaluation.folder import read_answers
 from mlmf.evaluation.reference_runs import LOCCO, LOCOMO, Entry, figures, read_group, reference_json
 from mlmf.evaluation.results import write_json
-from mlmf.evaluation.tables import (
-    Grid,
-    category_grid,
-    comparison_grid,
-    main_grid,
-    markdown_grid,
-    metric_grid,
-    number,
-    retention_grid,
-    title,
-    triangle_grid,
-)
+from mlmf.evaluation.retention_tables import retention_grid, triangle_grid
+from mlmf.evaluation.tables import Grid, category_grid, main_grid, markdown_grid, metric_grid, number, title
 from mlmf.paths import atomic_write_text
 
 UNMEASURED = "not measured"

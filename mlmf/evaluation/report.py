@@ -8,17 +8,18 @@ from textwrap import shorten
 from typing import Any
 
 from mlmf.data.locco import LOCCO_SHA256, PROBE_SHA256
-from mlmf.data.locomo import LOCOMO_SHA256
+from mlmf.data.locomo import CONTESTED_TRAPS, LOCOMO_SHA256
 from mlmf.evaluation.compare import Comparisons
+from mlmf.evaluation.folder import Answers
 from mlmf.evaluation.metrics import main_metric
 from mlmf.evaluation.report_tables import by_task, tables
+from mlmf.evaluation.run_tables import unlike_settings
 from mlmf.evaluation.tables import Results, markdown_grid, number, percent
 
 SHOWN_SAMPLES = 10
 SHOWN_LINES = 3
 SHOWN_CHARACTERS = 160
 _PUBLISHED = {*LOCCO_SHA256.values(), LOCOMO_SHA256}
-Answers = Mapping[tuple[str, str], Sequence[Mapping[str, Any]]]
 
 
 def first_line(results: Sequence[Results]) -> str:
@@ -44,6 +45,7 @@ def warnings(results: Sequence[Results]) -> list[str]:
             lines.append(f"The systems on {task} were asked about different data; their rows cannot be compared.")
         if len(judges := _judges(entries)) > 1:
             lines.append(f"The systems on {task} were judged by {', '.join(judges)}; their J cannot be compared.")
+        lines += unlike_settings([(entry["system"], entry) for entry in entries])
     for entry in results:
         n = entry["n"]
         if n["failed"]:
@@ -109,7 +111,7 @@ def markdown_report(results: Sequence[Results], answers: Answers, comparisons: C
         for table in tables(entries, comparisons):
             note = f" ({table.note})" if table.note else ""
             parts.append(f"{table.title}{note}:\n\n{markdown_grid(table.grid)}")
-        parts.append(_notes(entries))
+        parts.append(notes(entries))
         for entry in entries:
             shown = _shown(answers[task, entry["system"]], seed)
             parts.append(f"### {task}, {entry['system']}: {len(shown)} answer{'' if len(shown) == 1 else 's'}")
@@ -117,7 +119,8 @@ def markdown_report(results: Sequence[Results], answers: Answers, comparisons: C
     return "\n\n".join(parts) + "\n"
 
 
-def _notes(results: Sequence[Results]) -> str:
+def notes(results: Sequence[Results]) -> str:
+    """What a reader of the tables of one task must know of their columns."""
     text = (
         "The interval resamples conversations. Wrongly refused: share of the answerable questions. Claims on traps: share "
         "of traps answered with an assertion; trap answers: with the wrong answer that the trap names. "
@@ -140,7 +143,9 @@ def _notes(results: Sequence[Results]) -> str:
     if results[0]["task"] == "locomo":
         text += (
             " F1 is LoCoMo's official one; F1 with traps is its official overall mean (categories 1 to 5), of which "
-            "category 5 alone gives 22.5 points to whoever always abstains."
+            "category 5 alone gives 22.5 points to whoever always abstains. "
+            f"{len(CONTESTED_TRAPS)} of its traps are answered in their conversation ({', '.join(CONTESTED_TRAPS)}); they "
+            "count as traps all the same, as in the official scorer."
         )
     return text
 

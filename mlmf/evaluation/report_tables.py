@@ -9,20 +9,12 @@ from mlmf.config.variants import variant_of
 from mlmf.evaluation.ablation_table import COMPARED as ABLATED
 from mlmf.evaluation.ablation_table import ablation_grid
 from mlmf.evaluation.compare import Comparisons
+from mlmf.evaluation.comparison_tables import comparison_grid, seed_grid
 from mlmf.evaluation.cost_tables import cost_grid, ratio_grid
 from mlmf.evaluation.evidence_tables import category_evidence_grid, evidence_grid
-from mlmf.evaluation.tables import (
-    Grid,
-    Results,
-    category_grid,
-    comparison_grid,
-    main_grid,
-    metric_grid,
-    retention_grid,
-    seed_grid,
-    title,
-    triangle_grid,
-)
+from mlmf.evaluation.retention_tables import retention_grid, triangle_grid
+from mlmf.evaluation.run_tables import data_note, run_grid
+from mlmf.evaluation.tables import Grid, Results, category_grid, judged_category_grid, main_grid, metric_grid, title
 
 COMPARED = (
     "second minus first on the same questions; interval and first p-value by bootstrap over conversations; t-test over "
@@ -34,6 +26,8 @@ COMPARED = (
 class Captioned:
     """A table of a report."""
 
+    part: str
+    """The part of the report that it belongs to: a task under a key."""
     title: str
     grid: Grid
     note: str = ""
@@ -45,42 +39,47 @@ def tables(results: Sequence[Results], comparisons: Comparisons) -> list[Caption
     found: list[Captioned] = []
     for task, entries in by_task(results).items():
         for key, members in by_key(entries).items():
-            name = named(task, key)
-            found.append(Captioned(title(members[0], key), main_grid(members, key)))
-            if members[0]["keys"][key]["scores"]["categories"]:
-                found.append(Captioned(f"{name}: F1 by category", category_grid(members, key)))
-            found.append(Captioned(f"{name}: every metric over the answerable questions", metric_grid(members, key)))
-            found.append(Captioned(f"{name}: evidence", evidence_grid(members, key)))
-            found.append(Captioned(f"{name}: sessions of the evidence", evidence_grid(members, key, "sessions")))
-            by_category = category_evidence_grid(members, key)
-            if by_category[1]:
-                found.append(Captioned(f"{name}: evidence by category", by_category))
-            streamed = [entry for entry in members if entry["keys"][key]["retention"]]
-            if streamed:
-                found.append(
-                    Captioned(f"{name}: retention, share of consistent answers", retention_grid(streamed, key))
-                )
-            judged = [entry for entry in streamed if entry["keys"][key]["retention"]["J"]]
-            if judged:
-                grid = retention_grid(judged, key, "J")
-                found.append(Captioned(f"{name}: retention, share judged correct (J)", grid))
-            found += [
-                Captioned(f"{name}: A[t, p] of {entry['system']}", triangle_grid(entry, key)) for entry in streamed
-            ]
-            if any(len(entry["seeds"]) > 1 for entry in members):
-                found.append(Captioned(f"{name}: mean ± standard deviation over seeds", seed_grid(members, key)))
-            if any(variant_of(entry["system"]) for entry in members):
-                grid = ablation_grid(members, comparisons.ablations, key)
-                found.append(Captioned(f"{name}: ablations", grid, ABLATED))
-            compared = [one for one in comparisons.pairs if (one["task"], one["key"]) == (task, key)]
-            if compared:
-                grid = comparison_grid(compared, with_task=False)
-                found.append(Captioned(f"{name}: paired comparisons", grid, COMPARED))
-        found.append(Captioned(f"{task}: cost per question", cost_grid(entries)))
+            found += _scores(members, key, comparisons)
+        found.append(Captioned(task, f"{task}: cost per question", cost_grid(entries)))
         ratios = ratio_grid(entries)
         if len(ratios[1]) > 1:
-            found.append(Captioned(f"{task}: cost as a multiple of full_context's", ratios, "of the same run"))
+            found.append(Captioned(task, f"{task}: cost as a multiple of full_context's", ratios, "of the same run"))
+        found.append(Captioned(task, f"{task}: how it was asked", run_grid(entries), data_note(entries)))
     return found
+
+
+def _scores(members: Sequence[Results], key: str, comparisons: Comparisons) -> list[Captioned]:
+    """The tables about the scores of one task under one key."""
+    task = members[0]["task"]
+    part = named(task, key)
+    grids: list[tuple[str, Grid, str]] = []
+    if members[0]["keys"][key]["scores"]["categories"]:
+        grids.append(("F1 by category", category_grid(members, key), ""))
+        judged = [one for one in members if one["keys"][key]["scores"]["answerable"]["J"]]
+        if judged:
+            grids.append(("J by category", judged_category_grid(judged, key), ""))
+    grids.append(("every metric over the answerable questions", metric_grid(members, key), ""))
+    grids.append(("evidence", evidence_grid(members, key), ""))
+    grids.append(("sessions of the evidence", evidence_grid(members, key, "sessions"), ""))
+    by_category = category_evidence_grid(members, key)
+    if by_category[1]:
+        grids.append(("evidence by category", by_category, ""))
+    streamed = [entry for entry in members if entry["keys"][key]["retention"]]
+    if streamed:
+        grids.append(("retention, share of consistent answers", retention_grid(streamed, key), ""))
+    judged = [entry for entry in streamed if entry["keys"][key]["retention"]["J"]]
+    if judged:
+        grids.append(("retention, share judged correct (J)", retention_grid(judged, key, "J"), ""))
+    grids += [(f"A[t, p] of {entry['system']}", triangle_grid(entry, key), "") for entry in streamed]
+    if any(len(entry["seeds"]) > 1 for entry in members):
+        grids.append(("mean ± standard deviation over seeds", seed_grid(members, key), ""))
+    if any(variant_of(entry["system"]) for entry in members):
+        grids.append(("ablations", ablation_grid(members, comparisons.ablations, key), ABLATED))
+    compared = [one for one in comparisons.pairs if (one["task"], one["key"]) == (task, key)]
+    if compared:
+        grids.append(("paired comparisons", comparison_grid(compared, with_task=False), COMPARED))
+    main = Captioned(part, title(members[0], key), main_grid(members, key))
+    return [main, *(Captioned(part, f"{part}: {name}", grid, note) for name, grid, note in grids)]
 
 
 def named(task: str, key: str) -> str:

@@ -22,7 +22,7 @@ from mlmf.data.tasks import LoadedData
 from mlmf.evaluation.consistency import ConsistencyJudge
 from mlmf.evaluation.keys import AnswerKey
 from mlmf.evaluation.plan import question_period
-from mlmf.evaluation.retention import retention
+from mlmf.evaluation.retention import figures_over_seeds, retention
 from mlmf.evaluation.samples import Sample
 from mlmf.evaluation.scored import Scored, always_abstain, score_samples
 from mlmf.evaluation.scores import aggregate, over_seeds
@@ -129,6 +129,7 @@ def score_key(
     final = [one for one in scored if one.sample.period in (None, PERIODS)]
     control = score(always_abstain([one.sample for one in final]))
     found = None
+    seeds = over_seeds(final)
     if split is not None:
         periods = {
             (one.conversation_id, one.index): question_period(one, len(conversation.sessions), split)
@@ -136,10 +137,11 @@ def score_key(
             for one in conversation.questions
         }
         found = {"split": split, **retention(scored, periods, seed=seed)}
+        seeds |= figures_over_seeds(scored, periods)
     entry = {
         **key.describe(),
         "scores": aggregate(task, final, seed=seed),
-        "over_seeds": over_seeds(final),
+        "over_seeds": seeds,
         "controls": {"always_abstain": aggregate(task, control, seed=seed)},
         "retention": found,
     }

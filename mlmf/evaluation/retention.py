@@ -21,9 +21,11 @@ from numpy.typing import NDArray
 
 from mlmf.data.locco import PERIODS
 from mlmf.evaluation.scored import Scored, false_memory, over_refusal
-from mlmf.evaluation.statistics import cluster_interval
+from mlmf.evaluation.statistics import cluster_interval, spread
 
 Triangle = NDArray[np.float64]
+Cells = NDArray[np.float64]
+Figure = Callable[[Triangle], NDArray[np.float64]]
 Measure = Callable[[Scored], float | None]
 """Of an answer; ``None`` leaves it out, as a failed one."""
 
@@ -43,7 +45,7 @@ def retention(answers: Sequence[Scored], periods: dict[tuple[str, int], int], *,
     """
     facts = [answer for answer in answers if not answer.question.is_trap]
     return {
-        "consistency": figures(facts, periods, lambda answer: float(bool(answer.consistent)), seed=seed),
+        "consistency": figures(facts, periods, _consistent, seed=seed),
         "J": figures(facts, periods, _judged, seed=seed) if any(answer.judged for answer in facts) else None,
         "f1": figures(facts, periods, lambda answer: answer.main, seed=seed),
         "by_period": [
@@ -64,6 +66,51 @@ def figures(
         ``A_zero_filled`` with failed questions as 0; and ``r6``, ``mean_retention``, ``average_forgetting``,
         ``backward_transfer``, each ``{"value", "ci95"}``, ``r6`` also with ``numerator`` and ``denominator``.
     """
+    triangle, totals, counts, asked = _triangle(facts, periods, measure)
+
+    def described(figure: Figure) -> dict[str, Any]:
+        interval = cluster_interval(
+            len(totals),
+            lambda chosen: figure(_ratio(totals[chosen].sum(axis=-3), counts[chosen].sum(axis=-3))),
+            seed,
+        )
+        return {"value": _finite(float(figure(triangle))), "ci95": interval}
+
+    found = {name: described(figure) for name, figure in _FIGURES.items()}
+    found["r6"] |= {"numerator": _finite(triangle[-1, 0]), "denominator": _finite(triangle[0, 0])}
+    return {
+        "A": _rows(triangle),
+        "n": [[int(counts[:, t, p].sum()) for p in range(t + 1)] for t in range(PERIODS)],
+        "A_zero_filled": _rows(_ratio(totals.sum(axis=0), asked.sum(axis=0))),
+        **found,
+    }
+
+
+def figures_over_seeds(answers: Sequence[Scored], periods: dict[tuple[str, int], int]) -> dict[str, Any]:
+    """The spread over seeds of the figures of consistent answers.
+
+    Args:
+        answers: as :func:`retention` takes them.
+        periods: the period of each question by conversation and index.
+
+    Returns:
+        By name what :func:`mlmf.evaluation.statistics.spread` gives.
+    """
+    facts = [answer for answer in answers if not answer.question.is_trap]
+    by_seed = {
+        str(seed): _triangle([answer for answer in facts if answer.sample.seed == seed], periods, _consistent)[0]
+        for seed in sorted({answer.sample.seed for answer in facts})
+    }
+    return {
+        name: spread({seed: _finite(float(figure(triangle))) for seed, triangle in by_seed.items()})
+        for name, figure in _FIGURES.items()
+    }
+
+
+def _triangle(
+    facts: Sequence[Scored], periods: dict[tuple[str, int], int], measure: Measure
+) -> tuple[Triangle, Cells, Cells, Cells]:
+    """A[t, p], and by user, t and p ``(users, 6, 6)``: the sum of the measure, over how many answers, how many were asked."""
     users = sorted({answer.sample.conversation_id for answer in facts})
     totals, counts, asked = (np.zeros((len(users), PERIODS, PERIODS)) for _ in range(3))
     for answer in facts:
@@ -76,36 +123,22 @@ def figures(
         if value is not None:
             totals[cell] += value
             counts[cell] += 1
-    triangle = _ratio(totals.sum(axis=0), counts.sum(axis=0))
+    return _ratio(totals.sum(axis=0), counts.sum(axis=0)), totals, counts, asked
 
-    def described(figure: Callable[[Triangle], NDArray[np.float64]]) -> dict[str, Any]:
-        value = float(figure(triangle))
-        interval = cluster_interval(
-            len(users),
-            lambda chosen: figure(_ratio(totals[chosen].sum(axis=-3), counts[chosen].sum(axis=-3))),
-            seed,
-        )
-        return {"value": value if np.isfinite(value) else None, "ci95": interval}
 
-    return {
-        "A": _rows(triangle),
-        "n": [[int(counts[:, t, p].sum()) for p in range(t + 1)] for t in range(PERIODS)],
-        "A_zero_filled": _rows(_ratio(totals.sum(axis=0), asked.sum(axis=0))),
-        "r6": {
-            **described(lambda a: _ratio(a[..., -1, 0], a[..., 0, 0])),
-            "numerator": _finite(triangle[-1, 0]),
-            "denominator": _finite(triangle[0, 0]),
-        },
-        "mean_retention": described(mean_retention),
-        "average_forgetting": described(average_forgetting),
-        "backward_transfer": described(backward_transfer),
-    }
+def _consistent(answer: Scored) -> float:
+    return float(bool(answer.consistent))
 
 
 def _judged(answer: Scored) -> float | None:
     if answer.judged is None or answer.judged.is_consistent is None:
         return None
     return float(answer.judged.is_consistent)
+
+
+def r6(triangle: Triangle) -> NDArray[np.float64]:
+    """A[6,1] / A[1,1], of ``(..., 6, 6)``; not a number where A[1,1] is 0."""
+    return _ratio(triangle[..., -1, 0], triangle[..., 0, 0])
 
 
 def mean_retention(triangle: Triangle) -> NDArray[np.float64]:
@@ -123,6 +156,14 @@ def average_forgetting(triangle: Triangle) -> NDArray[np.float64]:
 def backward_transfer(triangle: Triangle) -> NDArray[np.float64]:
     """Mean over the earlier periods p of A[6,p] - A[p,p], of ``(..., 6, 6)``."""
     return np.asarray((triangle[..., -1, :-1] - _diagonal(triangle)).mean(axis=-1))
+
+
+_FIGURES: dict[str, Figure] = {
+    "r6": r6,
+    "mean_retention": mean_retention,
+    "average_forgetting": average_forgetting,
+    "backward_transfer": backward_transfer,
+}
 
 
 def _diagonal(triangle: Triangle) -> NDArray[np.float64]:

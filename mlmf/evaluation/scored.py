@@ -13,7 +13,7 @@ from typing import Any
 
 from mlmf.abstention import is_abstention
 from mlmf.evaluation.consistency import Claim, ConsistencyJudge, Verdict
-from mlmf.evaluation.metrics import has_lure, is_lured, main_metric, measure
+from mlmf.evaluation.metrics import has_lure, is_lured, main_metric, measure, rubric
 from mlmf.evaluation.samples import Sample
 from mlmf.evaluation.statistics import mean
 from mlmf.paths import atomic_write_text
@@ -90,8 +90,8 @@ def score_samples(
     }
     pairs = [(sample, questions.get((sample.conversation_id, sample.index))) for sample in samples]
     scored = [_scored(task, sample, question, success_threshold) for sample, question in pairs if question is not None]
-    consistent = [None if one is None else one.is_consistent for one in _verdicts(scored, judge)]
-    judged = _verdicts(scored, llm_judge) if llm_judge else [None] * len(scored)
+    consistent = [None if one is None else one.is_consistent for one in _verdicts(task, scored, judge)]
+    judged = _verdicts(task, scored, llm_judge) if llm_judge else [None] * len(scored)
     return [
         _with_sessions(replace(one, consistent=found, judged=verdict), sessions[one.sample.conversation_id])
         for one, found, verdict in zip(scored, consistent, judged, strict=True)
@@ -107,10 +107,13 @@ def _with_sessions(scored: Scored, session_of: Mapping[str, str]) -> Scored:
     return replace(scored, recalled_sessions=recalled, evidence_sessions=evidence)
 
 
-def _verdicts(scored: Sequence[Scored], judge: ConsistencyJudge) -> list[Verdict | None]:
+def _verdicts(task: str, scored: Sequence[Scored], judge: ConsistencyJudge) -> list[Verdict | None]:
     """A verdict for each answer to an answerable question; on a refusal or silence no judge needs to be asked."""
-    asked = [one for one in scored if one.is_answerable and one.is_claim]
-    claims = [Claim(one.question.text, one.question.answer or "", one.sample.prediction or "") for one in asked]
+    claims = [
+        Claim(one.question.text, one.question.answer or "", one.sample.prediction or "", rubric(task, one.question))
+        for one in scored
+        if one.is_answerable and one.is_claim
+    ]
     found = iter(judge.judge(claims))
     return [
         None if not one.is_answerable else next(found) if one.is_claim else Verdict(is_consistent=False)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mlmf.data.locco import PERIODS
 from mlmf.evaluation.metrics import LEXICAL
+from mlmf.evaluation.statistics import mean
 
 CONTROL = "always abstain"
 Results = Mapping[str, Any]
@@ -18,7 +18,7 @@ def main_grid(results: Sequence[Results], key: str) -> Grid:
 
     The columns of J are there where an LLM judge was asked.
     """
-    control = _control(results, key)
+    control = control_scores(results, key)
     is_judged = any(entry["keys"][key]["scores"]["answerable"]["J"] for entry in results)
     header = [
         "system", "answerable F1", "95 % interval", *(["J", "n judged", "no verdict"] if is_judged else []),
@@ -54,10 +54,34 @@ def category_grid(results: Sequence[Results], key: str) -> Grid:
         for category in scores["categories"]
     }
     rows = []
-    for system, scores in [*tables, *_control(results, key)]:
+    for system, scores in [*tables, *control_scores(results, key)]:
         means = {category["category"]: category["f1"] for category in scores["categories"]}
         cells = [number(means.get(category)) for category in sorted(named)]
         rows.append([system, *cells, number(scores["macro_f1"]["mean"])])
+    return ["system", *(named[category] for category in sorted(named)), "macro"], rows
+
+
+def judged_category_grid(results: Sequence[Results], key: str) -> Grid:
+    """J by answerable category, with the mean of the categories: LongMemEval's accuracy by type and its task average."""
+    named = {
+        category["category"]: category_label(category)
+        for entry in results
+        for category in entry["keys"][key]["scores"]["categories"]
+        if not category["is_trap"]
+    }
+    rows = []
+    for entry in results:
+        judged = {
+            category["category"]: found
+            for category in entry["keys"][key]["scores"]["categories"]
+            if category["metrics"] and (found := category["metrics"]["J"])
+        }
+        cells = [
+            f"{number(judged[one]['mean'])} (n={judged[one]['n']:,})" if one in judged else "-"
+            for one in sorted(named)
+        ]
+        means = [one["mean"] for one in judged.values() if one["mean"] is not None]
+        rows.append([entry["system"], *cells, number(mean(means)["mean"])])
     return ["system", *(named[category] for category in sorted(named)), "macro"], rows
 
 
@@ -66,7 +90,7 @@ def metric_grid(results: Sequence[Results], key: str) -> Grid:
     names = [*LEXICAL, "consistency"]
     main = results[0]["keys"][key]["scores"]["metric"]
     tables = [(entry["system"], entry["keys"][key]["scores"]) for entry in results]
-    tables += _control(results, key)
+    tables += control_scores(results, key)
     rows = [
         [
             system,
@@ -78,102 +102,6 @@ def metric_grid(results: Sequence[Results], key: str) -> Grid:
         for system, scores in tables
     ]
     return ["system", main, *names, "words", "n"], rows
-
-
-def retention_grid(results: Sequence[Results], key: str, measure: str = "consistency") -> Grid:
-    """The figures of retention by one measure; a ratio stands beside its two numbers."""
-    header = [
-        "system", "A[1,1]", "A[6,1]", "R6", "95 % interval", "mean retention", "average forgetting", "backward transfer",
-        "claims on traps", "wrongly refused",
-    ]  # fmt: skip
-    rows = []
-    for entry in results:
-        found = entry["keys"][key]["retention"]
-        figures, last = found[measure], found["by_period"][-1]
-        r6 = figures["r6"]
-        rows.append(
-            [
-                entry["system"],
-                number(r6["denominator"]),
-                number(r6["numerator"]),
-                number(r6["value"]),
-                interval(r6["ci95"]),
-                *(
-                    number(figures[name]["value"])
-                    for name in ("mean_retention", "average_forgetting", "backward_transfer")
-                ),
-                percent(last["false_memory"]["mean"]),
-                percent(last["over_refusal"]["mean"]),
-            ]
-        )
-    return header, rows
-
-
-def triangle_grid(entry: Results, key: str) -> Grid:
-    """A[t, p] of one system: a row per period t that has ended, a column per period p that is asked about."""
-    figures = entry["keys"][key]["retention"]["consistency"]
-    header = ["after", *(f"period {p}" for p in range(1, PERIODS + 1))]
-    rows = []
-    for t, (values, counts) in enumerate(zip(figures["A"], figures["n"], strict=True), start=1):
-        cells = [f"{number(value)} (n={n:,})" for value, n in zip(values, counts, strict=True)]
-        rows.append([f"period {t}", *cells, *[""] * (PERIODS - t)])
-    return header, rows
-
-
-def comparison_grid(comparisons: Sequence[Mapping[str, Any]], *, with_task: bool = True) -> Grid:
-    """Two systems a row: the difference (second minus first), and how sure it is.
-
-    Args:
-        comparisons: as :func:`mlmf.evaluation.compare.compare_runs` gives them.
-        with_task: name task and key in every row.
-    """
-    header = [
-        "task", "key", "measure", "first", "second", "F1 first", "F1 second", "difference", "95 % interval",
-        "p bootstrap (Holm)", "p t-test (Holm)", "p over seeds", "effect d", "n",
-    ]  # fmt: skip
-    rows = [
-        [
-            one["task"], one["key"], one["measure"].removesuffix("_f1"), *one["systems"],
-            number(one["first"]), number(one["second"]), f"{one['difference']:+.3f}", interval(one["ci95"]),
-            probability(one["p_bootstrap_holm"]), probability(one["p_t_holm"]), probability(one["p_seeds"]),
-            number(one["effect_size"]), f"{one['n']:,}",
-        ]
-        for one in comparisons
-    ]  # fmt: skip
-    return (header, rows) if with_task else (header[2:], [row[2:] for row in rows])
-
-
-def short_comparison_grid(comparisons: Sequence[Mapping[str, Any]]) -> Grid:
-    """The columns of :func:`comparison_grid` that fit on a terminal of 100 columns, answerable questions alone."""
-    header, rows = comparison_grid([one for one in comparisons if one["measure"] == "answerable_f1"])
-    kept = [
-        header.index(name)
-        for name in ("first", "second", "difference", "95 % interval", "p bootstrap (Holm)", "effect d", "n")
-    ]
-    return [header[position] for position in kept], [[row[position] for position in kept] for row in rows]
-
-
-def seed_grid(results: Sequence[Results], key: str) -> Grid:
-    """Mean and standard deviation over seeds of the systems that were asked under several."""
-    is_judged = any(entry["keys"][key]["over_seeds"]["J"]["mean"] is not None for entry in results)
-    names = {
-        "answerable_f1": "answerable F1", "overall_f1": "F1 with traps", "consistency": "consistency",
-        **({"J": "J"} if is_judged else {}),
-        "abstention_on_traps": "abstains on traps", "false_memory": "claims on traps", "over_refusal": "wrongly refused",
-    }  # fmt: skip
-    rows = []
-    for entry in results:
-        found = entry["keys"][key]["over_seeds"]
-        note = "yes" if found["same_answers"] else "no"
-        rows.append([entry["system"], *(with_sd(found[name]) for name in names), str(len(entry["seeds"])), note])
-    return ["system", *names.values(), "seeds", "same answers"], rows
-
-
-def short_seed_grid(results: Sequence[Results], key: str) -> Grid:
-    """The columns of :func:`seed_grid` that fit on a terminal of 100 columns."""
-    header, rows = seed_grid(results, key)
-    kept = [position for position, name in enumerate(header) if name not in ("F1 with traps", "consistency")]
-    return [header[position] for position in kept], [[row[position] for position in kept] for row in rows]
 
 
 def markdown_grid(grid: Grid) -> str:
@@ -229,7 +157,7 @@ def interval(ends: Sequence[float] | None) -> str:
     return f"{ends[0]:.2f}..{ends[1]:.2f}" if ends else "-"
 
 
-def _control(results: Sequence[Results], key: str) -> list[tuple[str, Mapping[str, Any]]]:
+def control_scores(results: Sequence[Results], key: str) -> list[tuple[str, Mapping[str, Any]]]:
     """The row that every table of scores ends with, unless the system itself was asked and has a row."""
     if any(entry["system"] == "always_abstain" for entry in results):
         return []

@@ -14,21 +14,19 @@ from rich.text import Text
 from mlmf.config.variants import variant_of
 from mlmf.evaluation.ablation_table import short_ablation_grid
 from mlmf.evaluation.compare import Comparisons
+from mlmf.evaluation.comparison_tables import short_comparison_grid, short_seed_grid
 from mlmf.evaluation.report import first_line, warnings
 from mlmf.evaluation.report_tables import by_key, by_task, named
-from mlmf.evaluation.tables import (
-    Grid,
-    Results,
-    category_grid,
-    retention_grid,
-    short_comparison_grid,
-    short_grid,
-    short_seed_grid,
-    title,
-)
+from mlmf.evaluation.retention_tables import retention_grid
+from mlmf.evaluation.tables import Grid, Results, category_grid, short_grid, title
 
 HEADER_CHARACTERS = 10
 """Width from which the words of a header stand below each other."""
+
+
+def warning_text(warning: str) -> Text:
+    """A warning, for a terminal."""
+    return Text(f"Warning: {warning}", style="yellow")
 
 
 def comparison_report(comparisons: Sequence[Mapping[str, Any]]) -> Group:
@@ -45,7 +43,7 @@ def terminal_report(results: Sequence[Results], comparisons: Comparisons) -> Gro
     """The same tables for a terminal, without the samples."""
     limited = any(entry["is_limited"] for entry in results)
     parts: list[Table | Text] = [Text(first_line(results), style="bold yellow")] if limited else []
-    parts += [Text(f"Warning: {warning}", style="yellow") for warning in warnings(results)]
+    parts += [warning_text(warning) for warning in warnings(results)]
     for task, entries in by_task(results).items():
         for key, members in by_key(entries).items():
             name = named(task, key)

@@ -11,8 +11,11 @@ import pytest
 from mlmf.data.jsonl import load_jsonl
 from mlmf.data.locco import load_locco, load_probes
 from mlmf.data.locomo import load_locomo
+from mlmf.data.locomo_audit import load_audit
+from mlmf.data.longmemeval import load_longmemeval
 from mlmf.data.msc import load_msc_file
 from mlmf.errors import UserError
+from mlmf.evaluation.consistency import load_labels
 
 
 def _locomo(path: Path) -> object:
@@ -29,6 +32,9 @@ LOADERS: dict[str, Callable[[Path], object]] = {
     "msc": load_msc_file,
     "locco": _locco,
     "locomo": _locomo,
+    "longmemeval": load_longmemeval,
+    "audit": load_audit,
+    "labels": load_labels,
 }
 
 
@@ -59,21 +65,36 @@ def test_absent_files_and_folders(tmp_path: Path, loader: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("loader", "content"), [("jsonl", "\n"), ("probes", ""), ("msc", "\n\n"), ("locomo", "[]"), ("locco", "[]")]
+    ("loader", "content"),
+    [
+        ("jsonl", "\n"),
+        ("probes", ""),
+        ("msc", "\n\n"),
+        ("locomo", "[]"),
+        ("locco", "[]"),
+        ("longmemeval", "[]"),
+        ("audit", "[]"),
+        ("labels", ""),
+    ],
 )
 def test_empty_files_are_no_data_sets(tmp_path: Path, loader: str, content: str) -> None:
     path = tmp_path / "empty.file"
     path.write_text(content)
-    with pytest.raises(UserError, match=r"empty\.file: holds no (conversation|probe)"):
+    with pytest.raises(
+        UserError, match=r"empty\.file: holds no (conversation|probe|audited question|labelled answer)"
+    ):
         LOADERS[loader](path)
 
 
-@pytest.mark.parametrize(("loader", "noun"), [("locomo", "samples"), ("locco", "users")])
+@pytest.mark.parametrize(
+    ("loader", "noun"),
+    [("locomo", "samples"), ("locco", "users"), ("longmemeval", "questions"), ("audit", "audited questions")],
+)
 @pytest.mark.parametrize("content", ["{}", '"text"', "null"])
 def test_json_that_is_no_list(tmp_path: Path, loader: str, noun: str, content: str) -> None:
     path = tmp_path / "bad.json"
     path.write_text(content)
-    with pytest.raises(UserError, match=rf"bad\.json: must be a JSON list of {noun} .* got {content}"):
+    with pytest.raises(UserError, match=rf"bad\.json: must be a JSON list of {noun}.* got {content}"):
         LOADERS[loader](path)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mlmf.data.locomo import CATEGORY_NAMES, LOCOMO_SHA256, load_locomo, repair_evidence
+from mlmf.data.locomo import CATEGORY_NAMES, CONTESTED_TRAPS, LOCOMO_SHA256, load_locomo, repair_evidence
 from mlmf.errors import UserError
 from mlmf.types import Conversation, Question
 
@@ -78,6 +78,15 @@ def test_adversarial_questions(locomo: dict[str, Conversation]) -> None:
         "conv-26#178": "No",
     }
     assert all(question.answer for question in every_question(locomo) if not question.is_trap)
+
+
+def test_contested_traps_are_answered_in_their_conversation(locomo: dict[str, Conversation]) -> None:
+    found = {question.id: question for one in locomo.values() for question in one.questions}
+    contested = [found[name] for name in CONTESTED_TRAPS]
+    assert all(question.is_trap for question in contested)
+    assert [question.answer for question in contested] == [None, "No", "No", None]
+    twin = found["conv-30#61"]
+    assert (twin.text, twin.answer, twin.is_trap) == (contested[3].text, contested[3].lure, False)
 
 
 def test_evidence_statuses(locomo: dict[str, Conversation]) -> None:

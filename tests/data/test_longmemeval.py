@@ -56,7 +56,8 @@ def changed(number: int, **changes: Any) -> list[dict[str, Any]]:
     ("content", "message"),
     [
         (lambda: {"a": 1}, r"s\.json: must be a JSON list of questions"),
-        (lambda: [], "must be a JSON list"),
+        (lambda: [], r"s\.json: holds no conversation"),
+        (lambda: changed(0, answer=" "), r"\[0\]: answer: must not be empty, got ' '"),
         (
             lambda: changed(1, question_type="single-hop"),
             r"\[1\]\.question_type: must be one of .*, got \"single-hop\"",

@@ -92,16 +92,16 @@ def test_finished_folders_are_compared_without_asking(data_file: Path, tmp_path:
     folders = [str(tmp_path / name) for name in ("a", "b")]
     run_evaluation(config(data_file, tmp_path, system="no_memory", output_dir=folders[0]))
     spy.answers["Question 0?"] = Answer("SECRETGOLD0")
-    run_evaluation(config(data_file, tmp_path, system="no_memory", output_dir=folders[1]))
+    run_evaluation(config(data_file, tmp_path, system="no_memory", output_dir=folders[1], max_new_tokens=5))
     spy.calls.clear()
     outcome = compare_folders(config(data_file, tmp_path, compare=folders, output_dir=str(tmp_path / "both")))
     assert (spy.calls, outcome.exit_code) == ([], 0)
     (found, *_) = json.loads((tmp_path / "both" / "comparison.json").read_text())["comparisons"]
     assert found["systems"] == ["a/no_memory", "b/no_memory"]
     assert (found["n"], found["difference"]) == (6, pytest.approx(1 / 3))
-    assert (
-        "| a/no_memory | b/no_memory | 0.333 | 0.667 | +0.333 |" in (tmp_path / "both" / "comparison.md").read_text()
-    )
+    page = (tmp_path / "both" / "comparison.md").read_text()
+    assert "| a/no_memory | b/no_memory | 0.333 | 0.667 | +0.333 |" in page
+    assert "not asked alike: max_new_tokens is 4 for a/no_memory; 5 for b/no_memory." in page
     with pytest.raises(UserError, match=r"nothing/results\.json: no such file; compare takes output folders"):
         compare_folders(config(data_file, tmp_path, compare=[folders[0], str(tmp_path / "nothing")]))
     with pytest.raises(UserError, match="hold no two runs"):

@@ -75,7 +75,8 @@ def test_each_conversation_is_asked_of_the_checkpoint_that_never_saw_it(
     assert len(entry["settings"]["0"]["checkpoint_sha256"]) == 2
     rows = (tmp_path / "out" / "jsonl" / "mlmf" / "scores.jsonl").read_text().splitlines()
     assert [json.loads(row)["conversation_id"] for row in rows[::4]] == NAMES
-    assert "one checkpoint for each of 2 folds" in (tmp_path / "out" / "report.md").read_text()
+    report = (tmp_path / "out" / "report.md").read_text()
+    assert "one checkpoint for each of 2 folds" in report and "| mlmf | 2 checkpoints | - | 4 tokens | 0 |" in report
     # nothing is asked again, and the answers can be scored apart
     asked = {path: len(spy.calls) for path, spy in spies.items()}
     again = run_evaluation(config(people, tmp_path, score_only=True, **settings)).results[0]

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from mlmf.evaluation.html import is_right
+from mlmf.evaluation.html import is_figure, is_right
 from mlmf.evaluation.plots import draw_plots
 from mlmf.evaluation.run import run_evaluation
 from mlmf.types import Answer
@@ -35,14 +35,48 @@ def test_the_page_holds_tables_plots_and_every_answer(data_file: Path, tmp_path:
     found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
     assert found
     data = json.loads(found[1])
-    assert len(data["rows"]) == 16
-    row = next(row for row in data["rows"] if row["question"] == "Question 1?")
-    assert (row["answer"], row["right"], row["evidence"], row["found"]) == ("a cat", True, ["S1:0"], 1)
-    assert [(data["lines"][number], hit) for number, hit in row["lines"]] == [
+    # each question once, with the answers of both systems
+    assert [len(question["answers"]) for question in data["questions"]] == [2] * 8
+    question = next(one for one in data["questions"] if one["question"] == "Question 1?")
+    assert (question["gold"], question["evidence"], question["category"]) == ("a cat", ["S1:0"], "category 2")
+    answer = question["answers"][0]
+    assert (answer["system"], answer["text"], answer["right"], answer["found"]) == ("no_memory", "a cat", True, 1)
+    assert [(data["lines"][number], bool(hit)) for number, hit in answer["lines"]] == [
         ("[9 May 2023] Anna: hi", True),
         (attack, False),
     ]
+    assert dict(zip(data["metrics"]["jsonl"], answer["scores"], strict=True))["f1"] == 1.0
+    trap = next(one for one in data["questions"] if one["trap"])
+    assert [value is None for value in trap["answers"][0]["scores"]] == [
+        name not in ("f1", "f1_robust") for name in data["metrics"]["jsonl"]
+    ]
     assert '<td class="text">always abstain</td>' in page
+
+
+def test_an_answer_asked_once_stands_beside_those_after_the_last_period(tmp_path: Path, spy: SpySystem) -> None:
+    settings = {"system": "no_memory", "tasks": "locco", "data_file": None, "conversations": ["2"]}
+    run_evaluation(config(tmp_path, tmp_path, **settings, retention="balanced"))
+    outcome = run_evaluation(config(tmp_path, tmp_path, **(settings | {"system": "recent_window"})))
+    assert outcome.report_path is not None
+    page = outcome.report_path.with_suffix(".html").read_text()
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    assert found
+    answers: dict[int, set[int]] = {}
+    for question in json.loads(found[1])["questions"]:
+        answers.setdefault(question["period"], set()).add(len(question["answers"]))
+    assert answers == {1: {1}, 2: {1}, 3: {1}, 4: {1}, 5: {1}, 6: {2}}
+
+
+@pytest.mark.parametrize(
+    ("cell", "is_number"),
+    [
+        ("0.135", True), ("-", True), ("< 0.001", True), ("-0.09..-0.07", True), ("100.0 %", True), ("+0.5", True),
+        ("0.998 @ 1", True), ("0.75 (n=1,036)", True), ("0.1 ± 0.2", True), ("1 multi-hop", False),
+        ("always abstain", False), ("2026-11-30", True), ("400 tokens", False), ("", False),
+    ],
+)  # fmt: skip
+def test_columns_of_words_are_told_from_columns_of_figures(cell: str, is_number: bool) -> None:
+    assert is_figure(cell) is is_number
 
 
 def test_questions_about_one_history_are_one_point_of_the_growth_plots(

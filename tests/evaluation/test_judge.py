@@ -59,6 +59,20 @@ def test_an_answer_cannot_speak_for_the_judge() -> None:
     assert len(lines) == 4
 
 
+@pytest.mark.parametrize(
+    ("category", "words"),
+    [(4, None), (5, "one more or one less"), (6, "what is true now"), (3, "would suit anybody")],
+)
+def test_longmemeval_is_judged_by_the_type_of_its_questions(category: int, words: str | None) -> None:
+    model = SpokenFor(judge_by_word)
+    for task in ("longmemeval", "locco"):
+        answer(0, "cat", llm_judge=LLMJudge(model), task=task, category=category)
+    of_its_own, of_others = (messages[0].content for messages in model.asked)
+    assert "{" not in of_its_own + of_others
+    assert (of_its_own == of_others) is (words is None)
+    assert words is None or (words in of_its_own and words not in of_others)
+
+
 def judge_by_word(text: str) -> str:
     if '"?"' in text:
         return "I cannot say."

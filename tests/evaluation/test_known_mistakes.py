@@ -7,6 +7,7 @@ LongMemEval and the projects that score themselves on them.
 from __future__ import annotations
 
 import calendar
+import json
 import math
 import re
 import time
@@ -44,6 +45,33 @@ def test_reading_everything_is_shown_for_what_it_is(data_file: Path, tmp_path: P
     assert (found["recall"], found["corpus_share"]) == (1.0, 1.0)
     rows = (tmp_path / "out" / "report.md").read_text().splitlines()
     assert any(row.startswith("| recent_window |") and row.endswith("| 6.0 | 100.0 % | 6 | 0 |") for row in rows)
+
+
+def test_nothing_of_the_gold_side_of_a_locomo_file_reaches_a_system(tmp_path: Path, spy: SpySystem) -> None:
+    # 40: gold answers, search strings and model-made summaries found their way into memories
+    turns = [{"speaker": "Anna", "dia_id": "D1:1", "text": "hi", "query": "SECRET 0", "re-download": "SECRET 1"}]
+    sample = {
+        "sample_id": "conv-1",
+        "conversation": {
+            "speaker_a": "Anna",
+            "session_1": turns,
+            "session_1_date_time": "1:56 pm on 8 May, 2023",
+            "session_2_date_time": "1:56 pm on 9 May, 2023",
+        },
+        "event_summary": {"events_session_1": {"Anna": ["SECRET 2"]}},
+        "observation": {"session_1_observation": {"Anna": [["SECRET 3", "D1:1"]]}},
+        "session_summary": {"session_1_summary": "SECRET 4"},
+        "qa": [
+            {"question": "What?", "answer": "SECRET 5", "evidence": ["D1:1"], "category": 4},
+            {"question": "Whose?", "adversarial_answer": "SECRET 6", "evidence": ["D1:1"], "category": 5},
+        ],
+    }
+    file = tmp_path / "locomo.json"
+    file.write_text(json.dumps([sample]))
+    run_evaluation(config(file, tmp_path, tasks="locomo", allow_unknown_data=True, system="no_memory"))
+    seen = repr(spy.calls)
+    assert "What?" in seen and "hi" in seen
+    assert not re.search("SECRET|category|evidence", seen)
 
 
 @pytest.mark.parametrize("system", ["recent_window", "full_context", "oracle_evidence"])

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+from mlmf.config.llm import JudgeSettings
 from mlmf.evaluation.run import run_evaluation
 from mlmf.types import Answer, Session
 from tests.data.longmemeval_items import save
 from tests.evaluation.conftest import SpySystem, config
+from tests.llm.scripted_server import completion, scripted_server
 
 
 def test_types_abstention_and_finding_by_session(tmp_path: Path, spy: SpySystem) -> None:
@@ -41,3 +44,24 @@ def test_a_session_after_the_question_is_never_observed(tmp_path: Path, spy: Spy
     run_evaluation(config(file, tmp_path, system="no_memory", tasks="longmemeval", conversations=["q-count"]))
     heard = [call.turns[0].text for call in spy.calls if isinstance(call, Session)]
     assert heard == ["I bought a green bike today."]
+
+
+def test_verdicts_are_told_by_type_and_never_of_what_was_not_said(tmp_path: Path, spy: SpySystem) -> None:
+    spy.answers = {"How many bikes have I had?": Answer("two")}
+    file = save(tmp_path / "longmemeval_s.json")
+
+    def judge(request: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        return completion("CORRECT" if '"two"' in request["messages"][-1]["content"] else "WRONG")
+
+    with scripted_server(judge) as script:
+        settings = JudgeSettings(model="m", base_url=script.url)
+        run_evaluation(
+            config(file, tmp_path, system="no_memory", tasks="longmemeval", judge="llm", judge_llm=settings)
+        )
+    asked = " ".join(request["messages"][-1]["content"] for request in script.requests)
+    assert len(script.requests) == 3
+    assert "car" not in asked  # whether the trap is refused is read by rules
+    table = (tmp_path / "out" / "report.md").read_text().split("longmemeval: J by category:")[1].strip()
+    header, _, row, *_ = table.splitlines()
+    assert header == "| system | 1 single-session-user | 4 multi-session | 6 knowledge-update | macro |"
+    assert row == "| no_memory | 0.000 (n=1) | 1.000 (n=1) | 0.000 (n=1) | 0.333 |"

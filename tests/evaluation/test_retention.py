@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,14 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from mlmf.evaluation.consistency import Claim, Verdict
-from mlmf.evaluation.retention import average_forgetting, backward_transfer, figures, mean_retention, retention
+from mlmf.evaluation.retention import (
+    average_forgetting,
+    backward_transfer,
+    figures,
+    figures_over_seeds,
+    mean_retention,
+    retention,
+)
 from mlmf.evaluation.scored import Scored
 from tests.evaluation.answers import answer
 
@@ -48,6 +56,13 @@ def test_a_bad_start_leaves_the_ratio_null_and_both_numbers_stand() -> None:
     assert result["r6"] == {"value": None, "ci95": None, "numerator": 0.0, "denominator": 0.0}
     assert result["mean_retention"]["value"] is None
     assert result["average_forgetting"]["value"] == 0.0
+
+
+def test_figures_are_spread_over_seeds() -> None:
+    second = [replace(one, sample=replace(one.sample, seed=1)) for one in stream("a", 2)]
+    result = figures_over_seeds([*stream("a", 6), *second], PERIODS)
+    assert result["r6"] == {"values": {"0": 1.0, "1": 0.0}, "mean": 0.5, "sd": pytest.approx(0.5**0.5)}
+    assert result["average_forgetting"]["values"] == {"0": 0.0, "1": pytest.approx(4 / 5)}
 
 
 def test_intervals_resample_users() -> None:

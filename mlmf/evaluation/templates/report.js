@@ -36,35 +36,50 @@ for (const table of document.querySelectorAll("table.sortable")) {
 const data = JSON.parse(document.getElementById("data").textContent);
 const form = document.getElementById("filters");
 const list = document.getElementById("list");
+const OF_QUESTION = ["task", "key", "period", "category"];
+const OF_ANSWER = ["system", "seed"];
 const PAGE = 40;
 let matching = [];
 let shown = 0;
 
-function fill(name) {
-  const values = [...new Set(data.rows.map((row) => row[name]))].filter((value) => value !== null);
-  values.sort((a, b) => compare(a, b));
+function fill(name, records, preset) {
+  const values = [...new Set(records.map((record) => record[name]))].filter((value) => value !== null);
+  values.sort((a, b) => (typeof a === "number" ? a - b : a.localeCompare(b, "en", { numeric: true })));
   const select = form.elements[name];
   select.append(new Option("all", ""), ...values.map((value) => new Option(value, value)));
-  select.parentElement.hidden = values.length < 2;
   if (values.length < 2) select.parentElement.style.display = "none";
+  else if (preset) select.value = preset(values);
 }
 
-function verdict(row) {
-  if (row.error !== null) return "failed";
-  return row.right ? "right" : "wrong";
+function verdict(answer) {
+  if (answer.error !== null) return "failed";
+  return answer.right ? "right" : "wrong";
 }
 
-function accepts(row) {
-  for (const name of ["task", "system", "key", "seed", "period", "category"]) {
-    const wanted = form.elements[name].value;
-    if (wanted !== "" && String(row[name]) !== wanted) return false;
-  }
-  const state = form.elements.verdict.value;
-  if (state !== "" && (state === "abstained" ? !row.abstained : verdict(row) !== state)) return false;
-  const evidence = form.elements.evidence.value;
-  if (evidence !== "" && (row.evidence.length === 0 || (evidence === "hit") !== row.found > 0)) return false;
+function hasWords(texts) {
   const words = form.elements.words.value.trim().toLowerCase();
-  return words === "" || `${row.question} ${row.gold ?? ""} ${row.answer ?? ""}`.toLowerCase().includes(words);
+  return words === "" || texts.some((text) => text !== null && text.toLowerCase().includes(words));
+}
+
+// The answers of a question that its card shows; none where the question itself is not wanted.
+function wanted(question) {
+  for (const name of OF_QUESTION) {
+    const value = form.elements[name].value;
+    // a question without one, of a task that has none, is not about the difference
+    if (value !== "" && question[name] !== null && String(question[name]) !== value) return [];
+  }
+  const answers = question.answers.filter((answer) =>
+    OF_ANSWER.every((name) => ["", String(answer[name])].includes(form.elements[name].value)));
+  const state = form.elements.verdict.value;
+  const evidence = form.elements.evidence.value;
+  const verdicts = new Set(answers.map(verdict));
+  if (state === "differ" && !(verdicts.has("right") && verdicts.has("wrong"))) return [];
+  if (evidence !== "" && question.evidence.length === 0) return [];
+  const isMeant = (answer) =>
+    (["", "differ"].includes(state) || (state === "abstained" ? answer.abstained : verdict(answer) === state)) &&
+    (evidence === "" || (evidence === "hit") === answer.found > 0);
+  if (!answers.some(isMeant) || !hasWords([question.question, question.gold, ...answers.map((one) => one.text)])) return [];
+  return answers;
 }
 
 function element(tag, text, className) {
@@ -78,32 +93,48 @@ function field(parent, name, text) {
   parent.append(element("dt", name), element("dd", text));
 }
 
-function card(row) {
-  const article = element("article", undefined, row.right ? "right" : "wrong");
-  article.append(element("h3", row.question));
+function answerRow(question, answer) {
+  const row = element("details", undefined, `answer ${verdict(answer) === "right" ? "right" : "wrong"}`);
+  const summary = element("summary");
+  const system = form.elements.seed.options.length > 2 ? `${answer.system}, seed ${answer.seed}` : answer.system;
+  const main = answer.scores[0];
+  summary.append(
+    element("span", answer.abstained ? `${verdict(answer)}, abstained` : verdict(answer), "verdict"),
+    element("span", system, "system"),
+    element("span", answer.error !== null ? `(failed: ${answer.error})` : answer.text || "(empty)", "text"),
+    element("span", question.evidence.length ? `${answer.found} of ${question.evidence.length} evidence` : "", "quiet"),
+    element("span", main === null || main === undefined ? "" : `${data.metrics[question.task][0]} ${main.toFixed(3)}`, "quiet"));
+  row.append(summary);
+  // most are never opened, and a page of cards is made at every key that is pressed
+  row.addEventListener("toggle", () => row.childElementCount === 1 && row.append(...answerDetails(question, answer)));
+  return row;
+}
+
+function answerDetails(question, answer) {
+  const scores = answer.scores
+    .map((value, position) => (value === null ? "" : `${data.metrics[question.task][position]} ${value.toFixed(3)}`))
+    .filter((text) => text !== "");
+  if (answer.consistent !== null) scores.push(answer.consistent ? "consistent" : "not consistent");
+  if (answer.judged !== null) scores.push(answer.judged ? "judged correct (J)" : "judged wrong (J)");
+  const items = element("ul");
+  for (const [number, hit] of answer.lines) items.append(element("li", data.lines[number], hit ? "hit" : ""));
+  const first = answer.lines.length < answer.recalled ? `the first ${answer.lines.length} of ` : "";
+  const recalled = answer.recalled ? `recalled turns, ${first}${answer.recalled}:` : "no turns recalled";
+  return [element("p", scores.join(" · "), "meta"), element("p", recalled, "meta"), items];
+}
+
+function card([question, answers]) {
+  const article = element("article");
+  const place = [question.task, question.id];
+  if (question.category !== null) place.push(String(question.category));
+  if (question.period !== null) place.push(`asked after period ${question.period}`);
+  if (question.key !== "raw") place.push(`${question.key} key`);
+  article.append(element("h3", question.question), element("p", place.join(" · "), "meta"));
   const fields = element("dl");
-  field(fields, "gold", row.trap ? "(not in the conversation)" : row.gold ?? "");
-  field(fields, "answer", row.error !== null ? `(failed: ${row.error})` : row.answer || "(empty)");
-  if (row.evidence.length) {
-    field(fields, "evidence", `${row.found} of ${row.evidence.length} found (${row.evidence.join(", ")})`);
-  }
-  article.append(fields);
-  if (row.lines.length) {
-    const details = element("details");
-    details.append(element("summary", `recalled turns (first ${row.lines.length})`));
-    const items = element("ul");
-    for (const [number, hit] of row.lines) items.append(element("li", data.lines[number], hit ? "hit" : ""));
-    details.append(items);
-    article.append(details);
-  }
-  const scores = Object.entries(row.metrics).map(([name, value]) => `${name} ${value.toFixed(3)}`);
-  if (row.consistent !== null) scores.push(row.consistent ? "consistent" : "not consistent");
-  if (row.judged !== null) scores.push(row.judged ? "judged correct (J)" : "judged wrong (J)");
-  if (row.abstained) scores.push("abstained");
-  const place = [row.task, row.system, row.id, `seed ${row.seed}`];
-  if (row.category !== null) place.push(`category ${row.category}`);
-  if (row.period !== null) place.push(`after period ${row.period}`);
-  article.append(element("p", place.join(" · "), "meta"), element("p", scores.join(" · "), "meta"));
+  field(fields, "gold", question.trap ? "(a trap: not in the conversation)" : question.gold ?? "");
+  if (question.trap && question.lure) field(fields, "lure", question.lure);
+  if (question.evidence.length) field(fields, "evidence", question.evidence.join(", "));
+  article.append(fields, ...answers.map((answer) => answerRow(question, answer)));
   return article;
 }
 
@@ -111,18 +142,23 @@ function showMore() {
   list.append(...matching.slice(shown, shown + PAGE).map(card));
   shown = Math.min(shown + PAGE, matching.length);
   document.getElementById("more").hidden = shown === matching.length;
+  const counted = (number) => number.toLocaleString("en");
   document.getElementById("count").textContent =
-    `${matching.length.toLocaleString("en")} of ${data.rows.length.toLocaleString("en")} answers, ${shown} shown`;
+    `${counted(matching.length)} of ${counted(data.questions.length)} questions, ${counted(shown)} shown`;
 }
 
 function refresh() {
-  matching = data.rows.filter(accepts);
+  matching = data.questions.map((question) => [question, wanted(question)]).filter(([, answers]) => answers.length);
   shown = 0;
   list.replaceChildren();
   showMore();
 }
 
-for (const name of ["task", "system", "key", "seed", "period", "category"]) fill(name);
+for (const name of OF_QUESTION) {
+  // one key, and the answers after the last period: else every question would stand there several times
+  fill(name, data.questions, { key: () => data.questions[0].key, period: (values) => values.at(-1) }[name]);
+}
+for (const name of OF_ANSWER) fill(name, data.questions.flatMap((question) => question.answers));
 form.addEventListener("input", refresh);
 form.addEventListener("submit", (event) => event.preventDefault());
 document.getElementById("more").addEventListener("click", showMore);
