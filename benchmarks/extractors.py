@@ -16,6 +16,7 @@ import logging
 import time
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +89,7 @@ def is_valid(reply: str, schema: type[BaseModel] | None) -> bool:
     return True
 
 
-def cognis_facts(sessions: Sequence[Session], encoder: Encoder, model: ChatModel | None, tokens: int) -> list[str]:
+def cognis_facts(sessions: Sequence[Session], encoder: Encoder, model: ChatModel | None, *, tokens: int) -> list[str]:
     """The facts that Cognis keeps of some sessions."""
     extractor = LLMExtractor(model, max_new_tokens=tokens) if model else RuleExtractor()
     memory = CognisMemory(encoder, encoder_name="encoder", settings=CognisSettings(), extractor=extractor)
@@ -159,7 +160,12 @@ def main() -> int:
     parser.add_argument("--model", default="smollm2-135m", help="chat model: known name, local path or hub id")
     parser.add_argument("--encoder", default="all-minilm-l6-v2", help="as in evaluate.py")
     parser.add_argument("--sessions", type=int, default=2, help="how many sessions are read")
-    parser.add_argument("--max_new_tokens", type=int, default=256, help="longest reply of the model")
+    parser.add_argument(
+        "--cognis_tokens", type=int, default=512, help="longest reply to Cognis: all facts of a session"
+    )
+    parser.add_argument(
+        "--cogmem_tokens", type=int, default=128, help="longest reply to CogMem: mostly one turn's notes"
+    )
     parser.add_argument("--output", type=Path, default=RESULTS, help="file that is written")
     arguments = parser.parse_args()
     conversation = load_task("locco", split="test").conversations[0]
@@ -177,14 +183,20 @@ def main() -> int:
         "made up",
         "s",
     )
-    facts = {name: getattr(arguments, name) for name in ("model", "encoder", "sessions", "max_new_tokens")}
+    facts = {
+        name: getattr(arguments, name) for name in ("model", "encoder", "sessions", "cognis_tokens", "cogmem_tokens")
+    }
     facts |= {"is_guided": model.is_guided, "turns": sum(len(session.turns) for session in sessions)}
     results: dict[str, dict[str, Any]] = {}
-    for system, extract in {"cognis": cognis_facts, "cogmem": cogmem_statements}.items():
+    systems = {
+        "cognis": partial(cognis_facts, tokens=arguments.cognis_tokens),
+        "cogmem": partial(cogmem_statements, tokens=arguments.cogmem_tokens),
+    }
+    for system, extract in systems.items():
         for name in ("rules", "llm"):
             counted = CountedReplies(model) if name == "llm" else None
             started = time.perf_counter()
-            statements = extract(sessions, encoder, counted, arguments.max_new_tokens)
+            statements = extract(sessions, encoder, counted)
             seconds = round(time.perf_counter() - started, 1)
             found = quality(statements, conversation, sessions) | {"seconds": seconds}
             if counted:

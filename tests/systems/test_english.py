@@ -20,7 +20,7 @@ def test_the_examples_hold() -> None:
     ("text", "sentences"),
     [
         ("It is about my Ph.D. research. Nice!", ["It is about my Ph.D. research.", "Nice!"]),
-        ('She said yes! "Wow." (Really.)', ["She said yes!", '"Wow."', "(Really.)"]),
+        ('She said yes! "Wow." (Really.)', ["She said yes!", '"Wow." (Really.)']),
         ("One\n\nTwo. ", ["One", "Two."]),
         ("I love it. [shares a picture: a dog]", ["I love it. [shares a picture: a dog]"]),
         ("  ", []),

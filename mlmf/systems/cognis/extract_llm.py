@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pydantic import BaseModel, Field
 
 from mlmf.llm.chat import ChatModel, Message
-from mlmf.llm.structured import StructuredOutputError, ask_for
+from mlmf.llm.structured import StructuredOutputError, ask_for, says_something
 from mlmf.memory.entities import extract_by_rules
 from mlmf.retrieval.dates import find_dates
 from mlmf.systems.cognis.extract import Extractor
@@ -66,11 +66,11 @@ class LLMExtractor(Extractor):
                 continue
             for fact in reply.facts:
                 sources = [part[number - 1] for number in fact.turns if 1 <= number <= len(part)]
-                if sources:
+                if sources and says_something(fact.text):
                     found.append(_candidate(fact, sources, part))
                 else:
                     failures.append(
-                        f"{self._model.name}: a fact of turns {fact.turns}, of {len(part)} that were shown"
+                        f"{self._model.name}: {fact.text!r} as a fact of turns {fact.turns}, of {len(part)} that were shown"
                     )
         return Extraction(tuple(found), tuple(failures))
 

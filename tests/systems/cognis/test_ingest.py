@@ -174,13 +174,14 @@ def test_a_language_model_sees_what_is_known_and_decides(new_memory: Callable[..
     [
         (["no json", "still none"], Report(failed=1)),
         (['{"facts": [{"text": "Anna lives in Porto.", "turns": [7]}]}'], Report(failed=1)),
+        (['{"facts": [{"text": "...", "turns": [1]}]}'], Report(failed=1)),
         (
             ['{"facts": [{"text": "Anna lives in Porto.", "turns": [1]}]}', '{"action": "DELETE", "number": 9}'],
             Report(failed=1),
         ),
         (["nonsense", '{"facts": [{"text": "Anna lives in Porto.", "turns": [1]}]}', '{"action": "NONE"}'], Report(unchanged=1)),
     ],
-    ids=["no JSON", "no such turn", "no such fact", "repaired"],
+    ids=["no JSON", "no such turn", "no words", "no such fact", "repaired"],
 )  # fmt: skip
 def test_an_answer_that_is_not_valid_is_counted_and_the_message_stays(
     replies: list[str], expected: Report, new_memory: Callable[..., CognisMemory]
