@@ -32,7 +32,8 @@ class Guide:
         from llguidance.hf import from_tokenizer
 
         self._vocab_size, self._end_ids = vocab_size, list(end_ids)
-        self._tokenizer = from_tokenizer(tokenizer, n_vocab=vocab_size, eos_token=self._end_ids)
+        fast: Any = tokenizer
+        self._tokenizer = from_tokenizer(fast, n_vocab=vocab_size, eos_token=self._end_ids)
 
     def start(self, schema: type[BaseModel], rows: int, width: int) -> GuidedRows:
         """Guide a batch.
@@ -45,7 +46,7 @@ class Guide:
         from llguidance import LLMatcher
 
         # without this a small model fills its reply with white space
-        options = {"whitespace_flexible": False}
+        options: Any = {"whitespace_flexible": False}
         grammar = LLMatcher.grammar_from_json_schema(json.dumps(_strict(schema.model_json_schema())), defaults=options)
         first = LLMatcher(self._tokenizer, grammar)
         return GuidedRows(
