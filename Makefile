@@ -73,12 +73,14 @@ addressing-benchmark: base-model ## score who finds the evidence, into results/a
 	$(BIN)/python -m benchmarks.addressing --checkpoint $(FINDER) --ablations --capacity
 	$(BIN)/python -m benchmarks.addressing --checkpoint $(FINDER) --tasks locomo --folds 5
 
-cogmem-benchmark: base-model ## count the tokens that a turn costs with CogMem and without, into results/cogmem.json
+cogmem-benchmark: base-model ## count the tokens of a turn with CogMem and without, and score its parts, into results/cogmem*.json
 	$(BIN)/python -m benchmarks.cogmem_tokens
+	$(BIN)/python -m benchmarks.variants --config configs/systems/cogmem_parts.yaml
 
 cognis-benchmark: base-model ## grow a Cognis memory to 100,000 entries, and score its stages, into results/cognis*.json
 	$(BIN)/python -m benchmarks.cognis_scale
-	$(BIN)/python -m benchmarks.cognis_ablation --tasks locco locomo
+	$(BIN)/python -m benchmarks.variants --config configs/systems/cognis_stages.yaml
+	$(BIN)/python -m benchmarks.variants --config configs/systems/cognis_weights.yaml
 
 results: $(INSTALLED) ## write RESULTS.md and results/reference.json from the finished runs that configs/results/reference.yaml names
 	$(BIN)/python -m mlmf.evaluation.reference --config configs/results/reference.yaml

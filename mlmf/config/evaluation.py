@@ -99,7 +99,7 @@ class EvalConfig:
     retrieved_turns: int = 20
     """The most turns that bm25, dense, hybrid, cogmem and cognis show, within window_tokens."""
     neighbours: int = 0
-    """Turns before and after each found one that bm25, dense, hybrid and cognis show too, where window_tokens allows."""
+    """Turns before and after each found one that bm25, dense, hybrid, cogmem and cognis show too, where window_tokens allows."""
     encoder: str = "all-minilm-l6-v2"
     """Sentence encoder of dense, hybrid, cogmem and cognis: known name, local path or Hugging Face id."""
     cognis: CognisSettings = field(default_factory=CognisSettings)

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from safetensors import SafetensorError
-
 from mlmf.errors import UserError
 from mlmf.evaluation.consistency import Claim, Verdict
-from mlmf.hub import ModelKind, first_line, no_progress_bar, resolve_model
+from mlmf.hub import ModelKind
+from mlmf.retrieval.sentence_models import load_sentence_model
 
 CROSS_ENCODERS = ModelKind(setting="consistency_model")
 
@@ -35,22 +34,7 @@ class CrossEncoderJudge:
         Raises:
             UserError: the extra ``retrieval`` is not installed, or it is no such model.
         """
-        try:
-            from sentence_transformers import CrossEncoder
-        except ImportError as error:
-            raise UserError(
-                "a consistency model needs sentence-transformers, which is not installed: pip install 'mlmf[retrieval]'"
-            ) from error
-        folder = resolve_model(model, CROSS_ENCODERS)
-        try:
-            with no_progress_bar():
-                self._model = CrossEncoder(
-                    str(folder), device=device, local_files_only=True, model_kwargs={"use_safetensors": True}
-                )
-        except (OSError, ValueError, SafetensorError) as error:
-            raise UserError(
-                f"consistency_model {model!r}: no cross-encoder can be loaded from {folder}: {first_line(error)}"
-            ) from error
+        self._model, folder = load_sentence_model("CrossEncoder", model, CROSS_ENCODERS, device=device)
         # of a folder the last part only: results name no place on the machine they come from
         self.name = f"cross-encoder {folder.name if Path(model).is_dir() else model}"
         self.threshold = threshold

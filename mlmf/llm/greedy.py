@@ -7,19 +7,24 @@ import inspect
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import torch
 import torch.nn.functional as F
+from pydantic import BaseModel
 from torch import Tensor
 from transformers import (
     GenerationConfig,
     LlamaForCausalLM,
+    LogitsProcessorList,
     PreTrainedModel,
     PreTrainedTokenizerBase,
     StoppingCriteria,
     StoppingCriteriaList,
 )
 from transformers.cache_utils import Cache, DynamicCache
+
+from mlmf.llm.guided import Guide, can_guide
 
 # transformers renamed this argument of every model within its fifth major version
 _CACHE_ARGUMENT = "cache" if "cache" in inspect.signature(LlamaForCausalLM.forward).parameters else "past_key_values"
@@ -73,13 +78,24 @@ class GreedyDecoder:
         cache = DynamicCache(config=self.model.config)
         return not any(cache.is_sliding) and not any(cache.is_linear)
 
+    @property
+    def can_be_guided(self) -> bool:
+        """Whether what is written can be held to a schema."""
+        return can_guide(self.tokenizer)
+
     def count_tokens(self, text: str) -> int:
         """Tokens of ``text`` alone."""
         return len(self.tokenizer(text, add_special_tokens=False).input_ids)
 
     @torch.inference_mode()
     def write(
-        self, rows: Sequence[list[int]], max_new_tokens: int, *, shared: int = 0, one_line: bool = False
+        self,
+        rows: Sequence[list[int]],
+        max_new_tokens: int,
+        *,
+        shared: int = 0,
+        one_line: bool = False,
+        schema: type[BaseModel] | None = None,
     ) -> list[Written]:
         """Continue every row, with at least one token.
 
@@ -88,6 +104,7 @@ class GreedyDecoder:
             max_new_tokens: the most tokens written per row.
             shared: how many ids at the start of all rows are the same and are to be read once.
             one_line: stop at the first line break after something was written.
+            schema: hold every row to JSON of it, where that :attr:`can_be_guided`.
 
         Raises:
             ValueError: a row and ``max_new_tokens`` together exceed ``context_window``.
@@ -100,7 +117,7 @@ class GreedyDecoder:
                 )
         written: dict[int, Written] = {}
         for batch in self._batches(rows, max_new_tokens):
-            found, seconds = self._generate([rows[index] for index in batch], shared, max_new_tokens, one_line)
+            found, seconds = self._generate([rows[index] for index in batch], shared, max_new_tokens, one_line, schema)
             written.update(
                 (index, self._decode(ids, one_line, seconds)) for index, ids in zip(batch, found, strict=True)
             )
@@ -115,7 +132,12 @@ class GreedyDecoder:
             order = order[size:]
 
     def _generate(
-        self, rows: list[list[int]], shared: int, max_new_tokens: int, one_line: bool
+        self,
+        rows: list[list[int]],
+        shared: int,
+        max_new_tokens: int,
+        one_line: bool,
+        schema: type[BaseModel] | None,
     ) -> tuple[list[list[int]], float]:
         """The ids written after each row, and the seconds of decoding over the rows."""
         end_ids = self._end_ids()
@@ -131,6 +153,7 @@ class GreedyDecoder:
             cache = DynamicCache(config=self.model.config)
         clock = DecodingClock()
         watching = [clock, FirstLine(self.tokenizer, width)] if one_line else [clock]
+        guided = self._guide.start(schema, len(rows), width) if schema and self._guide else None
         alive = list(range(len(rows)))
         written: list[list[int]] = [[] for _ in rows]
         while alive and ids.shape[1] < width + max_new_tokens:
@@ -142,6 +165,7 @@ class GreedyDecoder:
                     min(left, _STEPS) if can_drop else left, end_ids, is_first=left == max_new_tokens
                 ),
                 stopping_criteria=StoppingCriteriaList(watching),
+                logits_processor=LogitsProcessorList([guided] if guided else []),
                 **{_CACHE_ARGUMENT: cache},
             )
             for row, found in zip(alive, ids[:, width:].tolist(), strict=True):
@@ -154,7 +178,16 @@ class GreedyDecoder:
                 assert cache is not None
                 cache.batch_select_indices(torch.tensor(going, device=self.model.device))
                 alive, ids, mask = [alive[place] for place in going], ids[going], mask[going]
+                if guided:
+                    guided.keep(going)
         return written, clock.seconds / len(rows)
+
+    @cached_property
+    def _guide(self) -> Guide | None:
+        if not self.can_be_guided:
+            return None
+        vocab_size = self.model.get_output_embeddings().weight.shape[0]
+        return Guide(self.tokenizer, vocab_size=vocab_size, end_ids=self._end_ids())
 
     def _has_ended(self, ids: list[int], one_line: bool) -> bool:
         if set(ids) & set(self._end_ids()):

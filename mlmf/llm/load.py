@@ -73,4 +73,6 @@ def _local_model(settings: ChatSettings, device: str | None) -> tuple[LocalChatM
         raise UserError("model is null; name a local model, or a server's with base_url")
     model, tokenizer = load_base(settings.model, device=device)
     name = str(settings.described["model"])
-    return LocalChatModel(model, tokenizer, name=name), f"{weights_digest(model.named_parameters())} {model.dtype}"
+    chat = LocalChatModel(model, tokenizer, name=name)
+    depends_on = f"{weights_digest(model.named_parameters())} {model.dtype}"
+    return chat, f"{depends_on} guided" if chat.is_guided else depends_on

@@ -15,7 +15,7 @@ from mlmf.llm.greedy import GreedyDecoder
 
 
 class LocalChatModel(ChatModel):
-    """Talks with a loaded model. Its decoding is not constrained: a ``schema`` changes nothing."""
+    """Talks with a loaded model. It is held to a ``schema`` where ``llguidance`` (the extra ``guided``) is installed."""
 
     def __init__(
         self,
@@ -45,6 +45,11 @@ class LocalChatModel(ChatModel):
         self._lock = Lock()
 
     @property
+    def is_guided(self) -> bool:
+        """Whether a ``schema`` changes what is written."""
+        return self._decoder.can_be_guided
+
+    @property
     def context_window(self) -> int:
         """The positions the model was built for."""
         return self._decoder.context_window
@@ -68,7 +73,7 @@ class LocalChatModel(ChatModel):
         rows = [self._encode(conversation) for conversation in conversations]
         with self._lock:
             try:
-                written = self._decoder.write(rows, max_new_tokens)
+                written = self._decoder.write(rows, max_new_tokens, schema=schema)
             except ValueError as error:
                 raise ChatError(f"{self.name}: {error}") from error
         return [Reply(one.text.strip(), len(row), one.tokens) for row, one in zip(rows, written, strict=True)]

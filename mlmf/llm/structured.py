@@ -64,6 +64,11 @@ def parse(reply: str, schema: type[T]) -> T:
     return schema.model_validate_json(text[start : end + 1] if 0 <= start < end else text)
 
 
+def says_something(text: str) -> bool:
+    """Whether a text field holds a letter or digit; small models copy the ``...`` of the form they are shown."""
+    return any(character.isalnum() for character in text)
+
+
 def _reasons(error: ValidationError) -> str:
     """The errors of a validation in one line, each with the field it is about."""
     lines = []

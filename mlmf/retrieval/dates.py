@@ -44,13 +44,13 @@ class Mention:
     """Whether one must know when it was said to know what it means."""
 
 
-_DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _NUMBERS = {"a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8,
             "nine": 9, "ten": 10, "couple of": 2, "a couple of": 2, "few": 3, "a few": 3}  # fmt: skip
 _SEASONS = {"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12}  # first month, in the northern half
 
 _month = rf"(?:{'|'.join(MONTHS)}|jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec)\b\.?"
-_weekday = rf"(?:{'|'.join(_DAYS)})"
+_weekday = rf"(?:{'|'.join(DAYS)})"
 _year = r"(?:19|20)\d\d"
 _count = rf"(?:\d{{1,3}}|{'|'.join(sorted(_NUMBERS, key=len, reverse=True))})"
 _unit = r"(?:day|week|weekend|month|year)"
@@ -147,8 +147,8 @@ def _absolute(phrase: str, base: datetime | None) -> Span | None:
 def _named(near: str, name: str, base: datetime) -> Span:
     """``last week``, ``this month``, ``next Friday``, ``last summer``, ``on Sunday``."""
     direction = {"last": -1, "this": 0, "next": 1, "on": -1}[near]
-    if name in _DAYS:
-        ahead = (_DAYS.index(name) - base.weekday()) % 7
+    if name in DAYS:
+        ahead = (DAYS.index(name) - base.weekday()) % 7
         if direction < 0:
             same_day = near == "on" and ahead == 0
             return _one_day(base if same_day else base + timedelta(days=ahead - 7))
@@ -177,8 +177,8 @@ def _step(match: re.Match[str], point: Span) -> Span:
         return Span(monday, monday + timedelta(days=6)) if name == "week" else point
     edge = _noon(point.start if way == "before" else point.end)
     sign = -1 if way == "before" else 1
-    if name in _DAYS:
-        ahead = (sign * (_DAYS.index(name) - edge.weekday())) % 7 or 7
+    if name in DAYS:
+        ahead = (sign * (DAYS.index(name) - edge.weekday())) % 7 or 7
         return _one_day(edge + timedelta(days=sign * ahead))
     if name == "weekend":
         return _weekend(edge, before=True) if sign < 0 else _weekend(edge + timedelta(days=1), before=False)

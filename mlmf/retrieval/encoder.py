@@ -11,11 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from safetensors import SafetensorError
-
 from mlmf.errors import UserError
-from mlmf.hub import ModelKind, Published, first_line, no_progress_bar, resolve_model
+from mlmf.hub import ModelKind, Published
 from mlmf.retrieval.base import FloatArray
+from mlmf.retrieval.sentence_models import load_sentence_model
 from mlmf.retrieval.vectors import unit
 
 
@@ -43,26 +42,7 @@ class SentenceEncoder:
         Raises:
             UserError: the extra ``retrieval`` is not installed, or the weights cannot be found or loaded.
         """
-        try:
-            from sentence_transformers import SentenceTransformer
-        except ImportError as error:
-            raise UserError(
-                "dense retrieval needs sentence-transformers, which is not installed: pip install 'mlmf[retrieval]'"
-            ) from error
-        folder = resolve_model(name, ENCODERS)
-        try:
-            with no_progress_bar():
-                self._model = SentenceTransformer(
-                    str(folder),
-                    device=device,
-                    local_files_only=True,
-                    # float32 whatever the machine: rankings are then the same everywhere
-                    model_kwargs={"use_safetensors": True, "dtype": "float32"},
-                )
-        except (OSError, ValueError, SafetensorError) as error:
-            raise UserError(
-                f"encoder {name!r}: no sentence encoder can be loaded from {folder}: {first_line(error)}"
-            ) from error
+        self._model, _ = load_sentence_model("SentenceTransformer", name, ENCODERS, device=device)
         self._batch_size = batch_size
 
     def encode_documents(self, texts: Sequence[str]) -> FloatArray:

@@ -46,8 +46,8 @@ class MilvusVectorStore(VectorStore):
             raise UserError(
                 "a vector store in Milvus needs pymilvus, which is not installed: pip install 'mlmf[milvus]'"
             ) from error
-        self._collection = collection
-        if not _is_server(uri):
+        self._collection, self._is_local = collection, not _is_server(uri)
+        if self._is_local:
             Path(uri).parent.mkdir(parents=True, exist_ok=True)
         try:
             self._client = MilvusClient(uri)
@@ -87,9 +87,14 @@ class MilvusVectorStore(VectorStore):
                 return [in_order(matches, count) for matches in found]
 
     def delete(self, user: str, ids: Sequence[str] | None = None) -> None:
-        """Remove some or all of the user's records."""
+        """Remove some or all of the user's records.
+
+        They are gone for every search. Their ids and vectors leave the disk when Milvus next merges the files they are in.
+        """
         if ids is None:
             self._client.delete(self._collection, filter=_owned_by(user))
+            if self._is_local:  # a server does that by itself, and refuses to do it often
+                self._client.flush(self._collection)  # what was written since the last time is in the log alone
         elif ids:
             self._client.delete(self._collection, ids=[_digest(user, record) for record in ids])
 

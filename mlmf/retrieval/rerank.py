@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from safetensors import SafetensorError
-
 from mlmf.errors import UserError
-from mlmf.hub import ModelKind, first_line, no_progress_bar, resolve_model
+from mlmf.hub import ModelKind
+from mlmf.retrieval.sentence_models import load_sentence_model
+
+RERANKERS = ModelKind(setting="reranker")
 
 
 class Reranker(Protocol):
@@ -33,25 +34,7 @@ class CrossEncoderReranker:
             UserError: the extra ``retrieval`` is not installed, the weights cannot be found or loaded, or the model
                 gives several scores a pair.
         """
-        try:
-            from sentence_transformers import CrossEncoder
-        except ImportError as error:
-            raise UserError(
-                "reranking needs sentence-transformers, which is not installed: pip install 'mlmf[retrieval]'"
-            ) from error
-        folder = resolve_model(name, _RERANKERS)
-        try:
-            with no_progress_bar():
-                self._model = CrossEncoder(
-                    str(folder),
-                    device=device,
-                    local_files_only=True,
-                    model_kwargs={"use_safetensors": True, "dtype": "float32"},
-                )
-        except (OSError, ValueError, SafetensorError) as error:
-            raise UserError(
-                f"reranker {name!r}: no cross-encoder can be loaded from {folder}: {first_line(error)}"
-            ) from error
+        self._model, _ = load_sentence_model("CrossEncoder", name, RERANKERS, device=device)
         if self._model.num_labels != 1:
             raise UserError(
                 f"reranker {name!r} gives {self._model.num_labels} scores a pair; one that ranks gives one, such as "
@@ -66,6 +49,3 @@ class CrossEncoderReranker:
         pairs = [(query, text) for text in texts]
         scores = self._model.predict(pairs, batch_size=self._batch_size, show_progress_bar=False).tolist()
         return sorted(range(len(texts)), key=lambda position: -scores[position])
-
-
-_RERANKERS = ModelKind(setting="reranker", known={}, folder="rerankers", unpack=lambda wheel, scratch: scratch)

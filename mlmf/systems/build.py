@@ -152,7 +152,7 @@ def _cogmem(shared: Shared) -> MemorySystem:
         load_agent=Agents(config.cogmem, base_model=config.base_model, device=config.device),
         rank=search.rank,
     )
-    return CogMemSystem(shared.answering, memory, search)
+    return CogMemSystem(shared.answering, memory, search, neighbours=config.neighbours)
 
 
 def _cognis(shared: Shared) -> MemorySystem:
@@ -216,7 +216,7 @@ SYSTEMS: dict[str, Entry] = {
     "bm25": Entry(partial(_retrieved, "bm25", _bm25), _SEARCHING),
     "dense": Entry(partial(_retrieved, "dense", _dense), (*_SEARCHING, "encoder")),
     "hybrid": Entry(partial(_retrieved, "hybrid", _hybrid), (*_SEARCHING, "encoder", "dense_weight")),
-    "cogmem": Entry(_cogmem, (*_ANSWERING, "window_tokens", "retrieved_turns", "encoder", "dense_weight", "cogmem")),
+    "cogmem": Entry(_cogmem, (*_SEARCHING, "encoder", "dense_weight", "cogmem")),
     "cognis": Entry(_cognis, (*_SEARCHING, "encoder", "cognis")),
     "oracle_evidence": Entry(lambda shared: OracleEvidence(shared.answering), (*_ANSWERING, "window_tokens")),
     "always_abstain": Entry(lambda shared: always_abstain()),

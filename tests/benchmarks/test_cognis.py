@@ -10,10 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import cognis_ablation, cognis_scale
+from benchmarks import cognis_scale
 from benchmarks.hashing import HashingEncoder
 from mlmf.errors import UserError
-from tests.retrieval.tiny_encoder import save_tiny_encoder
 
 
 @pytest.fixture(autouse=True)
@@ -53,19 +52,3 @@ def test_a_memory_grows_through_its_sizes(tmp_path: Path, monkeypatch: pytest.Mo
 def test_sizes_must_rise(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match=r"--sizes must rise, from 20 up, got \[100, 40\]"):
         call(monkeypatch, cognis_scale, "--sizes", "100", "40")
-
-
-def test_every_stage_and_weight_has_its_recall(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cognis_ablation, "STAGES", ("versions",))
-    monkeypatch.setattr(cognis_ablation, "WEIGHTS", (0.0,))
-    encoder, file = save_tiny_encoder(tmp_path / "encoder"), tmp_path / "out.json"
-    user = cognis_ablation.load_task("locco").conversations[0].id
-    options = ("--tasks", "locco", "--conversations", user, "--encoder", str(encoder), "--base_model", "tiny-random")
-    assert call(monkeypatch, cognis_ablation, *options, "--window_tokens", "2000", "--output", str(file)) == 0
-    recall = json.loads(file.read_text())["recall"]["locco"]
-    changed = {"cognis without versions", "cognis without entities", "cognis, vectors 0%, BM25 100%"}
-    assert set(recall) == {"bm25", "hybrid", "cognis", *changed}
-    assert {row["n"] for row in recall.values()} == {18}
-    assert recall["cognis, vectors 0%, BM25 100%"]["recall"] > 0.5
-    with pytest.raises(UserError, match="task locco: no question whose evidence is known"):
-        call(monkeypatch, cognis_ablation, "--tasks", "locco", "--conversations", "x", *options[4:])

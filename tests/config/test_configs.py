@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.variants import VariantsConfig
 from mlmf.config import EvalConfig, TrainConfig
 from mlmf.config.parse import parse_config
 from mlmf.config.reference import ReferenceConfig
@@ -14,6 +15,7 @@ from mlmf.config.sweep import SweepConfig
 CONFIGS = Path(__file__).parents[2] / "configs"
 SCHEMAS: dict[str, type] = {
     "train": TrainConfig, "eval": EvalConfig, "systems": EvalConfig, "results": ReferenceConfig, "train/sweep.yaml": SweepConfig,
+    **{f"systems/{name}.yaml": VariantsConfig for name in ("cognis_weights", "cognis_stages", "cogmem_parts")},
 }  # fmt: skip
 """By folder, or by file where it is for something else."""
 FILES = sorted(

@@ -117,7 +117,7 @@ def test_users_who_write_at_once_read_their_own(store: VectorStore) -> None:
             assert sorted(found) == [f"{user}{number}" for number in range(8)]
 
 
-def test_what_was_written_outlives_the_process_that_is_killed(tmp_path: Path) -> None:
+def test_what_was_written_outlives_the_process_that_is_killed_while_it_writes(tmp_path: Path) -> None:
     pytest.importorskip("milvus_lite")
     code = """
         import os, signal, sys
@@ -126,16 +126,40 @@ def test_what_was_written_outlives_the_process_that_is_killed(tmp_path: Path) ->
         store = open_vector_store(sys.argv[1], "memories", 4)
         store.upsert("ann", ["a", "b"], np.eye(4, dtype=np.float32)[:2])
         store.delete("ann", ["b"])
-        os.kill(os.getpid(), signal.SIGKILL)
+        for number in range(100_000):
+            store.upsert("ben", [f"{number}-{row}" for row in range(20)], np.ones((20, 4), np.float32) / 2)
+            print(number, flush=True)
     """
     uri = str(tmp_path / "new" / "vectors.db")
-    died = subprocess.run([sys.executable, "-c", textwrap.dedent(code), uri], env={**os.environ}, check=False)
-    assert died.returncode == -signal.SIGKILL
+    command = [sys.executable, "-c", textwrap.dedent(code), uri]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdout is not None
+        confirmed = [int(writer.stdout.readline()) for _ in range(15)][-1]
+        os.kill(writer.pid, signal.SIGKILL)  # somewhere within a later write
+        confirmed = max([confirmed, *map(int, writer.stdout.read().split())])
     store = open_vector_store(uri, "memories", 4)
     assert store.search("ann", np.eye(4, dtype=np.float32)[:1], 9) == [[("a", 1.0)]]
+    (found,) = store.search("ben", np.ones((1, 4), np.float32) / 2, 9_999)
+    assert {f"{number}-{row}" for number in range(confirmed + 1) for row in range(20)} <= {name for name, _ in found}
     store.close()
     with pytest.raises(UserError, match=r"collection memories holds vectors of 4 numbers, the encoder gives 5"):
         open_vector_store(uri, "memories", 5)
+
+
+def test_the_log_of_a_deleted_user_is_emptied(tmp_path: Path) -> None:
+    pytest.importorskip("milvus_lite")
+    store = open_vector_store(str(tmp_path / "vectors.db"), "memories", WIDTH)
+    store.upsert("ann", ["kept"], vectors(1))
+    store.upsert("ben", [f"zyzzyva{number}" for number in range(20)], vectors(*range(20)))
+
+    def everything() -> bytes:
+        return b"".join(file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
+
+    assert b"zyzzyva" in everything()
+    store.delete("ben")
+    assert b"zyzzyva" not in everything()
+    assert store.search("ann", vectors(1), 9)[0][0][0] == "kept"
+    store.close()
 
 
 def test_a_store_that_cannot_be_opened_is_one_error(tmp_path: Path) -> None:

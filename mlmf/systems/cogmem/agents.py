@@ -10,7 +10,7 @@ from typing import Literal
 from pydantic import BaseModel, Field
 
 from mlmf.llm.chat import ChatModel, Message
-from mlmf.llm.structured import StructuredOutputError, T, ask_for
+from mlmf.llm.structured import StructuredOutputError, T, ask_for, says_something
 from mlmf.systems.cogmem import prompts
 from mlmf.systems.cogmem.records import Insight, Note, NoteKind, Notes, NoteUpdate, TurnRecord, Verdict
 
@@ -154,7 +154,7 @@ class ModelMemoryAgent(_Asking, MemoryAgent):
             known.get((kind, text), Note(kind=kind, text=text, turn=turn.label))
             for kind, texts in kinds
             for text in dict.fromkeys(text.strip() for text in texts)
-            if text
+            if says_something(text)
         ]
         return NoteUpdate(notes=tuple(written), summary=" ".join(reply.summary.split()))
 
@@ -172,7 +172,7 @@ class ModelMemoryAgent(_Asking, MemoryAgent):
                 found += self._rules.distil(part)
                 continue
             for insight in reply.insights:
-                if insight.text.strip():
+                if says_something(insight.text):
                     found.append((insight.text.strip(), tuple(t for t in insight.turns if t in labels)))
         return found
 

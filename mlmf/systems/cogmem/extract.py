@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from mlmf.memory.entities import extract_by_rules
 from mlmf.systems.cogmem.agents import FocusAgent, MemoryAgent
 from mlmf.systems.cogmem.records import Insight, Note, NoteKind, Notes, NoteUpdate, Said, TurnRecord, Verdict
+from mlmf.systems.english import is_question, names_a_time, split_sentences
 
 Ranker = Callable[[str, Sequence[TurnRecord]], list[int]]
 """Positions of the turns that match an input, best first; one that cannot match is left out."""
 
-_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[\"'(\[]?[A-Z0-9])|\n+")
 _WORD = re.compile(r"[\w'-]+")
 _ASIDE = re.compile(
     r"(?:wow|hey|hi|hello|thanks?|thank you|yeah|yes|no|oh|ok(?:ay)?|sure|great|awesome|cool|nice|sounds|congrat\w*"
@@ -27,11 +27,6 @@ _EVENT = re.compile(
     re.IGNORECASE,
 )
 _NUMBER = re.compile(r"\d")
-_TIME = re.compile(
-    r"\b(?:yesterday|today|tomorrow|last|next|ago|since|week(?:end)?|month|year|monday|tuesday|wednesday|thursday"
-    r"|friday|saturday|sunday|january|february|march|april|june|july|august|september|october|november|december)\b",
-    re.IGNORECASE,
-)
 _INFERENCE = re.compile(
     r"\b(?:so|therefore|thus|hence|because|means|must|cannot|can't|excluded?|rules? out|only)\b", re.IGNORECASE
 )
@@ -114,10 +109,10 @@ def worth(text: str) -> int:
     >>> worth("Thanks a lot!"), worth("My sister Anna moved to Oslo in May 2021.")
     (0, 4)
     """
-    if text.rstrip().endswith("?") or len(_WORD.findall(text)) < 4:
+    if is_question(text) or len(_WORD.findall(text)) < 4:
         return 0
-    signs = (_FIRST_PERSON, _EVENT, _NUMBER, _TIME, _INFERENCE)
-    points = sum(1 for sign in signs if sign.search(text)) + min(2, len(extract_by_rules(text)))
+    signs = (_FIRST_PERSON, _EVENT, _NUMBER, _INFERENCE)
+    points = sum(1 for sign in signs if sign.search(text)) + names_a_time(text) + min(2, len(extract_by_rules(text)))
     return points - (1 if _ASIDE.match(text) else 0)
 
 
@@ -125,15 +120,6 @@ def _statements(turn: TurnRecord) -> list[tuple[Said, str]]:
     """The sentences of a turn that carry something."""
     sentences = [(said, sentence) for said in turn.said for sentence in split_sentences(said.text)]
     return [(said, sentence) for said, sentence in sentences if worth(sentence) >= _LEAST_WORTH]
-
-
-def split_sentences(text: str) -> list[str]:
-    """The sentences of a text.
-
-    >>> split_sentences("We met in 2.5 hours. She's 40! So what")
-    ['We met in 2.5 hours.', "She's 40!", 'So what']
-    """
-    return [sentence.strip() for sentence in _SENTENCE.split(text) if sentence.strip()]
 
 
 def _kind(text: str) -> NoteKind:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import threading
+import uuid
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 
 from mlmf.retrieval.base import FloatArray
 from mlmf.retrieval.encoder import Encoder
@@ -14,13 +17,24 @@ from mlmf.systems.cogmem.records import Insight, TurnRecord
 from mlmf.systems.cogmem.stores import Records, SessionStore
 
 _SIMILAR = 3
+_REVISION = "insights"
+
+
+@dataclass
+class _Seen:
+    """Up to where the vectors of a user follow the words."""
+
+    revision: str | None
+    texts: dict[str, str]
+    """What they are of, by id."""
 
 
 class LongTermMemory:
     """Insights of many users: the words in the session store, their vectors in the vector store.
 
-    An insight without its vector is one too few there, whatever was interrupted: before a user's insights are first
-    read the two are counted, and where they differ the vectors are made anew from the words.
+    The vectors follow the words. Before a user's insights are first read the two are counted, and where they differ, since
+    a write was interrupted, the vectors are made anew. Every write of words leaves a new revision with them; where another
+    process has left one, the vectors of what it changed are made before the next search.
     """
 
     def __init__(self, store: SessionStore, vectors: VectorStore, encoder: Encoder, agent: MemoryAgent) -> None:
@@ -33,7 +47,7 @@ class LongTermMemory:
             agent: the memory agent, which rewrites queries and reviews sessions.
         """
         self._store, self._vectors, self._encoder, self._agent = store, vectors, encoder, agent
-        self._complete: set[str] = set()
+        self._seen: dict[str, _Seen] = {}
         self._lock = threading.Lock()
 
     def retrieve(self, user: str, asked: str, count: int) -> list[Insight]:
@@ -48,7 +62,7 @@ class LongTermMemory:
 
     def retrieve_all(self, user: str, asked: Sequence[str], count: int) -> list[list[Insight]]:
         """The same for several openings at once."""
-        self._restore(user)
+        self._catch_up(user)
         if not asked or not self._vectors.count(user):
             return [[] for _ in asked]
         vectors = self._encoder.encode_queries([self._agent.describe(text) for text in asked])
@@ -72,7 +86,7 @@ class LongTermMemory:
 
     def review(self, user: str, turns: Sequence[TurnRecord]) -> None:
         """Take in what is worth keeping of a session that has ended: each insight is added, merged or left out."""
-        self._restore(user)
+        self._catch_up(user)
         candidates = self._agent.distil(turns)
         if not candidates:
             return
@@ -93,28 +107,64 @@ class LongTermMemory:
 
     def forget(self, user: str) -> None:
         """Remove the vectors of a user's insights; the words go with the user's records in the session store."""
-        self._vectors.delete(user)
         with self._lock:
-            self._complete.discard(user)
+            self._vectors.delete(user)
+            self._seen.pop(user, None)
 
     def close(self) -> None:
         """Close the vector store; the session store is closed by whoever opened it."""
         self._vectors.close()
 
     def _write(self, user: str, insight: Insight, vector: FloatArray | None) -> None:
-        self._vectors.delete(user, [insight.id])
-        self._store.change(user, lambda records: records.set("insight", insight.id, insight.model_dump_json()))
-        vector = self._encoder.encode_documents([insight.text]) if vector is None else vector
-        self._vectors.upsert(user, [insight.id], vector)
-
-    def _restore(self, user: str) -> None:
+        try:
+            self._vectors.delete(user, [insight.id])
+            revision = uuid.uuid4().hex
+            before = self._store.change(user, partial(_set_insight, insight, revision))
+            vector = self._encoder.encode_documents([insight.text]) if vector is None else vector
+            self._vectors.upsert(user, [insight.id], vector)
+        except BaseException:
+            with self._lock:
+                self._seen.pop(user, None)  # a vector may be missing: the next search counts them again
+            raise
         with self._lock:
-            if user in self._complete:
+            seen = self._seen.get(user)
+            if seen is not None:
+                seen.texts[insight.id] = insight.text
+                # else another process has written since this one looked, and what it wrote is still to be taken in
+                if seen.revision == before:
+                    seen.revision = revision
+
+    def _catch_up(self, user: str) -> None:
+        """Have the vectors of all that is stored, whichever process wrote it."""
+
+        def read(records: Records) -> tuple[str | None, dict[str, str] | None]:
+            revision = records.get("revision", _REVISION)
+            is_known = user in self._seen and self._seen[user].revision == revision
+            return revision, None if is_known else records.all("insight")
+
+        with self._lock:
+            revision, stored = self._store.change(user, read)
+            if stored is None:
                 return
-            stored = self.insights(user)
-            if self._vectors.count(user) != len(stored):
-                self._vectors.delete(user)
-                if stored:
-                    texts = [insight.text for insight in stored.values()]
-                    self._vectors.upsert(user, list(stored), self._encoder.encode_documents(texts))
-            self._complete.add(user)
+            texts = {name: Insight.model_validate_json(record).text for name, record in stored.items()}
+            known = self._seen[user].texts if user in self._seen else self._texts_in_store(user, texts)
+            self._vectors.delete(user, [name for name in known if name not in texts])
+            new = [name for name, text in texts.items() if known.get(name) != text]
+            if new:
+                self._vectors.upsert(user, new, self._encoder.encode_documents([texts[name] for name in new]))
+            self._seen[user] = _Seen(revision, texts)
+
+    def _texts_in_store(self, user: str, texts: dict[str, str]) -> dict[str, str]:
+        """What the vectors of an earlier process are of: all texts, or nothing that can be relied on."""
+        if self._vectors.count(user) == len(texts):
+            return dict(texts)
+        self._vectors.delete(user)
+        return {}
+
+
+def _set_insight(insight: Insight, revision: str, records: Records) -> str | None:
+    """Write an insight and a new revision; returns the revision before."""
+    before = records.get("revision", _REVISION)
+    records.set("insight", insight.id, insight.model_dump_json())
+    records.set("revision", _REVISION, revision)
+    return before

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 from mlmf.systems.cogmem.direct_access import DirectAccess
 from mlmf.systems.cogmem.focus import FocusOfAttention
@@ -42,6 +44,7 @@ class CogMem:
         self._reviewer = ThreadPoolExecutor(1, thread_name_prefix="cogmem-review")
         self._lock = threading.Lock()
         self._reviewing: set[str] = set()
+        self._looked_at_all = -math.inf
 
     def insights_for(self, user: str, asked: Sequence[str]) -> list[list[Insight]]:
         """What sessions that open with these inputs begin with."""
@@ -97,11 +100,17 @@ class CogMem:
     def clean_up(self, user: str, *, wait: bool = False) -> None:
         """Review and remove the user's sessions that are over: set off by every event of the user, done in the background.
 
+        Once in the lifetime of a session an event also sets this off for all who have not come back.
+
         Args:
             user: whose sessions.
             wait: come back when it is done; what fails is then raised.
         """
         with self._lock:
+            now = self.sessions.now()
+            if now - self._looked_at_all > self.sessions.lifetime:
+                self._looked_at_all = now
+                self._reviewer.submit(self._clean_up_all)
             if not wait and (user in self._reviewing or not self.sessions.over(user)):
                 return
             self._reviewing.add(user)
@@ -129,6 +138,11 @@ class CogMem:
         if self.long_term is not None:
             self.long_term.forget(user)
         self.sessions.store.delete_user(user)
+
+    def _clean_up_all(self) -> None:
+        for user in self.sessions.store.users():
+            with suppress(Exception):  # it is logged, and the others are not to wait for it
+                self._clean_up(user)
 
     def _clean_up(self, user: str) -> None:
         try:

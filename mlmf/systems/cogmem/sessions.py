@@ -49,7 +49,7 @@ class SessionManager:
             lifetime: seconds without use after which a session is over.
             now: seconds since the epoch.
         """
-        self.store, self.lifetime, self._now = store, lifetime, now
+        self.store, self.lifetime, self.now = store, lifetime, now
 
     def find(self, user: str, dialogue: Sequence[Exchange], asked: str, *, opening: str = "") -> Found:
         """Find what is stored of a dialogue, or begin a session.
@@ -243,7 +243,7 @@ class SessionManager:
         return self.store.change(user, take_away)
 
     def _begin(self, records: Records, head: str | None) -> SessionRecord:
-        session = SessionRecord(id=uuid.uuid4().hex, head=head, last_used=self._now())
+        session = SessionRecord(id=uuid.uuid4().hex, head=head, last_used=self.now())
         if head:
             _count(records, head, +1)
         records.set("session", session.id, session.model_dump_json())
@@ -253,10 +253,10 @@ class SessionManager:
         return next((session for session in _sessions(records) if session.head == head and not session.is_over), None)
 
     def _touch(self, records: Records, session: SessionRecord) -> None:
-        records.set("session", session.id, session.model_copy(update={"last_used": self._now()}).model_dump_json())
+        records.set("session", session.id, session.model_copy(update={"last_used": self.now()}).model_dump_json())
 
     def _is_over(self, session: SessionRecord) -> bool:
-        return session.is_over or session.last_used + self.lifetime < self._now()
+        return session.is_over or session.last_used + self.lifetime < self.now()
 
 
 def opening_key(opening: str) -> str:

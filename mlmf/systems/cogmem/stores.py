@@ -1,4 +1,4 @@
-"""Where sessions live: in RAM or a SQLite file, or in Redis. A change of one user's records happens whole or not at all."""
+"""Where sessions live: what a store is, and the one in RAM or a SQLite file. A change happens whole or not at all."""
 
 from __future__ import annotations
 
@@ -8,19 +8,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from mlmf.errors import UserError
 
-if TYPE_CHECKING:
-    from redis import Redis
-
 T = TypeVar("T")
-Kind = Literal["session", "turn", "answer", "pending", "insight"]
-KINDS: tuple[Kind, ...] = ("session", "turn", "answer", "pending", "insight")
-SCHEMA_VERSION = 1
+Kind = Literal["session", "turn", "answer", "pending", "insight", "revision"]
+KINDS: tuple[Kind, ...] = ("session", "turn", "answer", "pending", "insight", "revision")
 _BUSY_SECONDS = 30.0
-_PREFIX = f"mlmf:cogmem:{SCHEMA_VERSION}"
 
 
 class Records(ABC):
@@ -56,6 +51,12 @@ class Records(ABC):
     def _read_all(self, kind: Kind) -> dict[str, str]: ...
 
 
+MIGRATIONS: tuple[Callable[[Records], None], ...] = ()
+"""For each version of the records what makes those of one user records of the next; a store of older records is brought
+up to date when it is opened. A step that was interrupted runs again over every user, so it leaves alone what it has changed
+already."""
+
+
 class SessionStore(ABC):
     """The records of many users; safe under threads, and where it is on disk or a server also under processes."""
 
@@ -79,6 +80,27 @@ class SessionStore(ABC):
     def close(self) -> None:
         """Let go of files and connections."""
 
+    @abstractmethod
+    def _set_version(self, version: int) -> None:
+        """Note the version of all records."""
+
+    def _migrate(self, version: int, place: str) -> None:
+        """Bring records of a version, which counts from 1, to the newest.
+
+        Raises:
+            UserError: they come from a newer version of this program.
+        """
+        newest = 1 + len(MIGRATIONS)
+        if version > newest:
+            raise UserError(
+                f"session store {place}: made by a newer version of mlmf (schema {version}, this one knows {newest}); "
+                "upgrade mlmf, or give another store"
+            )
+        for number, step in enumerate(MIGRATIONS[version - 1 :], start=version + 1):
+            for user in self.users():
+                self.change(user, step)
+            self._set_version(number)
+
 
 class SqliteStore(SessionStore):
     """In RAM, or in one file that survives kill -9 and may be shared by processes."""
@@ -90,7 +112,7 @@ class SqliteStore(SessionStore):
             path: None keeps everything in RAM.
 
         Raises:
-            UserError: the file is no store, or one of a newer version.
+            UserError: the file is no store of CogMem, or one of a newer version.
         """
         if path is not None:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
@@ -104,19 +126,12 @@ class SqliteStore(SessionStore):
                 "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA secure_delete = ON;"
             )
             with self._transaction():
-                version = self._connection.execute("PRAGMA user_version").fetchone()[0]
+                version = int(self._connection.execute("PRAGMA user_version").fetchone()[0])
                 if version == 0:
-                    self._connection.execute(
-                        "CREATE TABLE records (user TEXT, kind TEXT, name TEXT, value TEXT NOT NULL,"
-                        " PRIMARY KEY (user, kind, name)) WITHOUT ROWID"
-                    )
-                    self._connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+                    version = self._create(str(path))
         except sqlite3.Error as error:
             raise UserError(f"session store {path}: it cannot be opened: {error}") from error
-        if version > SCHEMA_VERSION:
-            raise UserError(
-                f"session store {path}: it has version {version}, this mlmf knows up to {SCHEMA_VERSION}; update mlmf"
-            )
+        self._migrate(version, str(path))
 
     def change(self, user: str, function: Callable[[Records], T]) -> T:
         """Let ``function`` change the user's records as one step."""
@@ -139,14 +154,32 @@ class SqliteStore(SessionStore):
         return [row[0] for row in rows]
 
     def delete_user(self, user: str) -> None:
-        """Remove everything about a user."""
+        """Remove everything about a user; freed pages are overwritten, and the log is emptied if nobody reads."""
         with self._transaction():
             self._connection.execute("DELETE FROM records WHERE user = ?", (user,))
+        with self._lock:
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     def close(self) -> None:
         """Close the file."""
         with self._lock:
             self._connection.close()
+
+    def _create(self, path: str) -> int:
+        """Make the table; returns the version of what will be in it."""
+        if self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+            raise UserError(f"session store {path}: an SQLite file, but no store of CogMem; give another file")
+        self._connection.execute(
+            "CREATE TABLE records (user TEXT, kind TEXT, name TEXT, value TEXT NOT NULL,"
+            " PRIMARY KEY (user, kind, name)) WITHOUT ROWID"
+        )
+        newest = 1 + len(MIGRATIONS)
+        self._connection.execute(f"PRAGMA user_version = {newest}")
+        return newest
+
+    def _set_version(self, version: int) -> None:
+        with self._lock:
+            self._connection.execute(f"PRAGMA user_version = {version}")
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -176,85 +209,6 @@ class _SqliteRecords(Records):
         return dict(self._connection.execute(statement, (self._user, kind)).fetchall())
 
 
-class RedisStore(SessionStore):
-    """In Redis: one hash for each kind of record of each user. A change that met another one is made again."""
-
-    def __init__(self, url: str) -> None:
-        """Connect.
-
-        Args:
-            url: ``redis://host:6379/0``; how much a restart of the server keeps is the server's setting.
-
-        Raises:
-            UserError: the extra ``redis`` is not installed, or no server answers.
-        """
-        try:
-            import redis
-        except ImportError as error:
-            raise UserError(
-                "sessions in Redis need the package redis, which is not installed: pip install 'mlmf[redis]'"
-            ) from error
-        self._conflict = redis.WatchError
-        try:
-            self._redis: Redis = redis.Redis.from_url(url, decode_responses=True)
-            self._redis.ping()
-        except (redis.RedisError, ValueError) as error:
-            raise UserError(f"session store {url.rpartition('@')[2]}: no Redis server answers: {error}") from error
-
-    def change(self, user: str, function: Callable[[Records], T]) -> T:
-        """Let ``function`` change the user's records as one step."""
-        while True:
-            with self._redis.pipeline(transaction=True) as pipe:
-                pipe.watch(*(_hash(kind, user) for kind in KINDS))
-                records = _RedisRecords(pipe, user)
-                result = function(records)
-                pipe.multi()
-                for (kind, name), value in records.changes.items():
-                    if value is None:
-                        pipe.hdel(_hash(kind, user), name)
-                    else:
-                        pipe.hset(_hash(kind, user), name, value)
-                        pipe.sadd(f"{_PREFIX}:users", user)
-                try:
-                    pipe.execute()
-                except self._conflict:
-                    continue
-                return result
-
-    def users(self) -> list[str]:
-        """Every user who was ever written and not deleted."""
-        return sorted(map(str, self._redis.smembers(f"{_PREFIX}:users")))
-
-    def delete_user(self, user: str) -> None:
-        """Remove everything about a user."""
-        with self._redis.pipeline(transaction=True) as pipe:
-            pipe.delete(*(_hash(kind, user) for kind in KINDS))
-            pipe.srem(f"{_PREFIX}:users", user)
-            pipe.execute()
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._redis.close()
-
-
-class _RedisRecords(Records):
-    def __init__(self, redis: Redis, user: str) -> None:
-        super().__init__()
-        self._redis, self._user = redis, user
-
-    def _read(self, kind: Kind, name: str) -> str | None:
-        value = self._redis.hget(_hash(kind, self._user), name)
-        return None if value is None else str(value)
-
-    def _read_all(self, kind: Kind) -> dict[str, str]:
-        return {str(name): str(value) for name, value in self._redis.hgetall(_hash(kind, self._user)).items()}
-
-
-def _hash(kind: Kind, user: str) -> str:
-    # the user comes last, so that no name can reach into another user's keys
-    return f"{_PREFIX}:{kind}:{user}"
-
-
 def open_session_store(uri: str | None) -> SessionStore:
     """Open a store.
 
@@ -265,5 +219,7 @@ def open_session_store(uri: str | None) -> SessionStore:
         UserError: it cannot be opened.
     """
     if uri is not None and uri.startswith(("redis://", "rediss://", "unix://")):
+        from mlmf.systems.cogmem.redis_store import RedisStore
+
         return RedisStore(uri)
     return SqliteStore(uri)

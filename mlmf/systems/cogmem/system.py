@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from mlmf.retrieval.base import Hit, Index
 from mlmf.retrieval.budget import within_budget
+from mlmf.retrieval.neighbours import with_neighbours
 from mlmf.systems.baselines import latest_lines
 from mlmf.systems.cogmem.focus import FocusOfAttention, matching
 from mlmf.systems.cogmem.memory import CogMem
@@ -48,16 +49,17 @@ class CogMemSystem(TextSystem):
 
     name = "cogmem"
 
-    def __init__(self, answering: Answering, memory: CogMem, search: TurnSearch) -> None:
+    def __init__(self, answering: Answering, memory: CogMem, search: TurnSearch, *, neighbours: int = 0) -> None:
         """Start with no conversation.
 
         Args:
             answering: the answer model and the budget.
             memory: CogMem, for this system alone.
             search: the index that the memory's focus of attention searches.
+            neighbours: turns on either side of each named one that are shown too, where the budget allows.
         """
         super().__init__(answering)
-        self.memory, self._search = memory, search
+        self.memory, self.neighbours, self._search = memory, neighbours, search
         self._session = memory.sessions.begin(_USER)
         self._lines: dict[str, Line] = {}
 
@@ -102,7 +104,7 @@ class CogMemSystem(TextSystem):
         insights: Sequence[Insight],
         budget: int,
     ) -> list[Line]:
-        """Turns within what insights and notes leave; then those, where they add something; then more turns."""
+        """Turns within what insights and notes leave; then those, where they add something; then more turns and neighbours."""
         notes = open_notes(turns)
         first = focus.first(asked, turns, notes, insights, focus.budget)
         named = [self._lines[label] for label in focus.agent.missing(first.text, asked, turns)]
@@ -116,7 +118,11 @@ class CogMemSystem(TextSystem):
             added = _within([line for line in lines if _adds(line, seen)], int(budget * share))
             shown += added
             seen |= {turn_id for line in added for turn_id in line.turn_ids}
-        return self.fitting([*shown, *(line for line in named if _adds(line, seen))], budget)
+        around = with_neighbours(
+            [line.position for line in named], [line.session for line in self.lines], self.neighbours
+        )
+        more = [line for line in map(self.lines.__getitem__, around) if _adds(line, seen)]
+        return self.fitting([*shown, *more], budget)
 
     def _statement(self, text: str, sources: Sequence[str]) -> Line:
         """A statement as a line: it stands where its turn does, and counts as a look at that turn."""

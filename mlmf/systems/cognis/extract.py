@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 from mlmf.memory.entities import FUNCTION_WORDS, extract_by_rules
 from mlmf.retrieval.dates import Mention, describe, find_dates
-from mlmf.systems.cognis.records import Candidate, Decision, Memory, Similar
+from mlmf.systems.cognis.records import Candidate, Decision, Extraction, Memory, Similar
+from mlmf.systems.english import is_question, split_sentences
 
 
 class Extractor(ABC):
@@ -18,15 +19,12 @@ class Extractor(ABC):
     """Whether finding facts goes by what is known; deciding on them always does."""
 
     @abstractmethod
-    def candidates(self, messages: Sequence[Memory], known: Sequence[Memory]) -> list[Candidate]:
+    def extract(self, messages: Sequence[Memory], known: Sequence[Memory]) -> Extraction:
         """The facts that messages state, in the order of the messages.
 
         Args:
             messages: of one session, in order.
             known: current facts that may be about the same things.
-
-        Raises:
-            StructuredOutputError: a language model gave no valid answer.
         """
 
     @abstractmethod
@@ -42,7 +40,6 @@ class Extractor(ABC):
         """
 
 
-_SENTENCE = re.compile(r"(?<=[.!?])\s+|\s+(?=\[shares a picture: )")
 _WORD = re.compile(r"([^\W_]+)(?:'[^\W_]+)*")  # without what follows an apostrophe
 _WITHDRAWAL = re.compile(
     r"\b(?:(?:please\s+)?(?:forget|delete|erase|disregard|ignore)\s+(?:that|what|everything|it)\b|never\s*mind\s+what)",
@@ -87,15 +84,17 @@ class RuleExtractor(Extractor):
         """
         self._same, self._close = same, close
 
-    def candidates(self, messages: Sequence[Memory], known: Sequence[Memory]) -> list[Candidate]:
+    def extract(self, messages: Sequence[Memory], known: Sequence[Memory]) -> Extraction:
         """Sentences that state something."""
         speakers = tuple(dict.fromkeys(message.speaker for message in messages))
-        return [
-            self._candidate(message, sentence, speakers)
-            for message in messages
-            for sentence in _SENTENCE.split(message.text)
-            if _states_something(sentence)
-        ]
+        return Extraction(
+            tuple(
+                self._candidate(message, sentence, speakers)
+                for message in messages
+                for sentence in split_sentences(message.text, captions_apart=True)
+                if _states_something(sentence)
+            )
+        )
 
     def decide(self, candidate: Candidate, similar: Sequence[Similar]) -> Decision:
         """By topic, then by nearness in meaning and words."""
@@ -154,7 +153,7 @@ def without_dates(text: str, mentions: Sequence[Mention]) -> str:
 
 
 def _states_something(sentence: str) -> bool:
-    if sentence.rstrip().endswith("?"):
+    if is_question(sentence):
         return False
     words = [word for word in content_words(sentence) if word not in FUNCTION_WORDS]
     return len(words) >= 3 or bool(_WITHDRAWAL.search(sentence)) or _topic("", sentence) != ""

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 
 from pydantic import BaseModel, Field
 
-from mlmf.llm.chat import ChatModel
-from mlmf.llm.structured import StructuredOutputError, ask_for
+from mlmf.llm.chat import ChatModel, Message
+from mlmf.llm.structured import StructuredOutputError, ask_for, says_something
 from mlmf.memory.entities import extract_by_rules
 from mlmf.retrieval.dates import find_dates
 from mlmf.systems.cognis.extract import Extractor
 from mlmf.systems.cognis.prompts import decision_prompt, extraction_prompt
-from mlmf.systems.cognis.records import Action, Candidate, Decision, Memory, Similar
+from mlmf.systems.cognis.records import Action, Candidate, Decision, Extraction, Memory, Similar
 
 
 class Fact(BaseModel):
@@ -48,9 +48,31 @@ class LLMExtractor(Extractor):
         """
         self._model, self._max_new_tokens, self._least = model, max_new_tokens, least
 
-    def candidates(self, messages: Sequence[Memory], known: Sequence[Memory]) -> list[Candidate]:
-        """The facts of every part of the session that fits into the model's window."""
-        return [candidate for part in self._parts(messages, known) for candidate in self._facts(part, known)]
+    def extract(self, messages: Sequence[Memory], known: Sequence[Memory]) -> Extraction:
+        """The facts of every part of the session that fits into the model's window; a part that fails costs no other."""
+        found: list[Candidate] = []
+        failures: list[str] = []
+        for part in self._parts(messages, known):
+            prompt = extraction_prompt(part, known)
+            if self._tokens(prompt) > self._room:
+                failures.append(
+                    f"a prompt of {self._tokens(prompt)} tokens, where {self._model.name} has room for {self._room}"
+                )
+                continue
+            try:
+                reply = ask_for(self._model, prompt, Facts, self._max_new_tokens)
+            except StructuredOutputError as error:
+                failures.append(str(error))
+                continue
+            for fact in reply.facts:
+                sources = [part[number - 1] for number in fact.turns if 1 <= number <= len(part)]
+                if sources and says_something(fact.text):
+                    found.append(_candidate(fact, sources, part))
+                else:
+                    failures.append(
+                        f"{self._model.name}: {fact.text!r} as a fact of turns {fact.turns}, of {len(part)} that were shown"
+                    )
+        return Extraction(tuple(found), tuple(failures))
 
     def decide(self, candidate: Candidate, similar: Sequence[Similar]) -> Decision:
         """What the model says, about a known fact where it needs one."""
@@ -66,36 +88,36 @@ class LLMExtractor(Extractor):
             )
         return Decision(verdict.action, near[verdict.number - 1].memory)
 
-    def _facts(self, messages: Sequence[Memory], known: Sequence[Memory]) -> Iterator[Candidate]:
-        speakers = tuple(dict.fromkeys(message.speaker for message in messages))
-        reply = ask_for(self._model, extraction_prompt(messages, known), Facts, self._max_new_tokens)
-        for fact in reply.facts:
-            sources = [messages[number - 1] for number in fact.turns if 1 <= number <= len(messages)]
-            if not sources:
-                raise StructuredOutputError(
-                    f"{self._model.name}: a fact of turns {fact.turns}, of {len(messages)} that were shown"
-                )
-            first = sources[0]
-            yield Candidate(
-                speaker=first.speaker,
-                text=fact.text,
-                said=first.said,
-                session=first.session,
-                position=first.position,
-                turn_ids=tuple(turn_id for source in sources for turn_id in source.turn_ids),
-                entities=extract_by_rules(fact.text, speakers),
-                spans=tuple(mention.span for mention in find_dates(fact.text, first.said)),
-            )
+    @property
+    def _room(self) -> int:
+        """The most tokens of a prompt: beside it stand a reply, why it was refused, and its repair."""
+        return self._model.context_window - 3 * self._max_new_tokens
+
+    def _tokens(self, prompt: Sequence[Message]) -> int:
+        return sum(self._model.count_tokens(message.content) for message in prompt)
 
     def _parts(self, messages: Sequence[Memory], known: Sequence[Memory]) -> Iterator[Sequence[Memory]]:
-        """Runs of messages whose prompt leaves room for the reply and for repairing it."""
-        room = self._model.context_window - 3 * self._max_new_tokens
+        """Runs of messages whose prompt fits, as far as single messages do."""
         part: list[Memory] = []
         for message in messages:
-            prompt = extraction_prompt([*part, message], known)
-            if part and sum(self._model.count_tokens(one.content) for one in prompt) > room:
+            if part and self._tokens(extraction_prompt([*part, message], known)) > self._room:
                 yield part
                 part = []
             part.append(message)
         if part:
             yield part
+
+
+def _candidate(fact: Fact, sources: Sequence[Memory], messages: Sequence[Memory]) -> Candidate:
+    """A fact as it is held against what is known; it was said where its first turn was."""
+    first = sources[0]
+    return Candidate(
+        speaker=first.speaker,
+        text=fact.text,
+        said=first.said,
+        session=first.session,
+        position=first.position,
+        turn_ids=tuple(turn_id for source in sources for turn_id in source.turn_ids),
+        entities=extract_by_rules(fact.text, tuple(dict.fromkeys(message.speaker for message in messages))),
+        spans=tuple(mention.span for mention in find_dates(fact.text, first.said)),
+    )

@@ -16,7 +16,7 @@ from mlmf.retrieval.base import FloatArray
 from mlmf.retrieval.encoder import Encoder
 from mlmf.systems.cognis.extract import Extractor
 from mlmf.systems.cognis.index import VectorIndex
-from mlmf.systems.cognis.records import Candidate, Decision, Memory, Similar, new_id
+from mlmf.systems.cognis.records import Candidate, Decision, Extraction, Memory, Similar, new_id
 from mlmf.systems.cognis.store import Changes, DocumentStore
 from mlmf.types import Session
 
@@ -95,7 +95,10 @@ class _Session:
         self._counts: Counter[str] = Counter()
 
     def run(self, extractor: Extractor, similar: int) -> tuple[Changes, Counter[str]]:
-        candidates = self._ask(extractor, similar)
+        extraction = self._ask(extractor, similar)
+        candidates = extraction.candidates
+        for reason in extraction.failures:
+            self._failed(reason)
         if candidates:
             vectors = self._encoder.encode_documents([candidate.searchable for candidate in candidates])
             near = self._known(vectors, similar)
@@ -110,17 +113,13 @@ class _Session:
         extracted = tuple(message.id for message in self._messages)
         return Changes(added, stacked, tuple(self._closed.items()), extracted), self._counts
 
-    def _ask(self, extractor: Extractor, similar: int) -> list[Candidate]:
+    def _ask(self, extractor: Extractor, similar: int) -> Extraction:
         """The candidates, found with the facts nearest to the messages at hand."""
         known: dict[str, Memory] = {}
         if extractor.reads_known:
             _, vectors = self._documents.vectors(self._user, [message.id for message in self._messages])
             known = {near.memory.id: near.memory for row in self._known(vectors, similar) for near in row}
-        try:
-            return extractor.candidates(self._messages, list(known.values()))
-        except StructuredOutputError as error:
-            self._failed(error)
-            return []
+        return extractor.extract(self._messages, list(known.values()))
 
     def _known(self, vectors: FloatArray, similar: int) -> list[list[Similar]]:
         """For each vector the current facts nearest to it."""
@@ -153,7 +152,7 @@ class _Session:
         try:
             decision = extractor.decide(candidate, similar)
         except StructuredOutputError as error:
-            self._failed(error)
+            self._failed(str(error))
             return
         self._counts[_COUNTED[decision.action]] += 1
         if decision.replaces is not None:
@@ -171,9 +170,9 @@ class _Session:
         else:
             self._closed[name] = moment
 
-    def _failed(self, error: StructuredOutputError) -> None:
+    def _failed(self, reason: str) -> None:
         self._counts["failed"] += 1
-        logger.warning("cognis, session %d: %s", self._messages[0].session, error)
+        logger.warning("cognis, session %d: %s", self._messages[0].session, reason)
 
 
 _COUNTED = {"ADD": "added", "UPDATE": "updated", "DELETE": "deleted", "NONE": "unchanged"}

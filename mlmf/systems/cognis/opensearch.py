@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import date, datetime
@@ -47,6 +47,10 @@ _MAPPING: dict[str, Any] = {
 }
 
 
+MIGRATIONS: tuple[Callable[[OpenSearchStore], None], ...] = ()
+"""For each version of the indexes what makes them those of the next; a step that was interrupted is made again."""
+
+
 class OpenSearchStore(DocumentStore):
     """Two indexes of a server: ``<prefix>-memories``, and ``<prefix>-users`` with a record for each user."""
 
@@ -57,7 +61,8 @@ class OpenSearchStore(DocumentStore):
             uri: ``opensearch://[name:password@]host:port/prefix``; ``opensearchs://`` for TLS.
 
         Raises:
-            UserError: the extra ``opensearch`` is not installed, or the server cannot be reached.
+            UserError: the extra ``opensearch`` is not installed, the server cannot be reached, or its indexes are of a newer
+                version.
         """
         try:
             from opensearchpy import ConflictError, NotFoundError, OpenSearch, OpenSearchException
@@ -82,8 +87,23 @@ class OpenSearchStore(DocumentStore):
                 if not self._client.indices.exists(index=name):
                     # 400: another process has made it in between
                     self._client.indices.create(index=name, body=body, ignore=400)
+            self._migrate()
         except OpenSearchException as error:
             raise UserError(f"documents {self._where}: the server cannot be used: {first_line(error)}") from error
+
+    def _migrate(self) -> None:
+        newest = 1 + len(MIGRATIONS)
+        with suppress(self._conflict):  # they have a version already
+            self._client.create(index=self._users, id="schema", body={"version": newest})
+        version = int(self._client.get(index=self._users, id="schema")["_source"]["version"])
+        if version > newest:
+            raise UserError(
+                f"documents {self._where}: made by a newer version of mlmf (schema {version}, this one knows {newest}); "
+                "upgrade mlmf, or give another prefix"
+            )
+        for number, step in enumerate(MIGRATIONS[version - 1 :], start=version + 1):
+            step(self)
+            self._client.index(index=self._users, id="schema", body={"version": number})
 
     def check_encoder(self, name: str, width: int) -> None:
         """Bind the indexes to an encoder, or compare."""

@@ -108,6 +108,15 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
+class Extraction:
+    """What an extractor makes of messages."""
+
+    candidates: tuple[Candidate, ...]
+    failures: tuple[str, ...] = ()
+    """Why there is nothing of a part of the messages, or of a fact that was found in them: one reason each."""
+
+
+@dataclass(frozen=True, slots=True)
 class Similar:
     """A current fact that may be about the same thing as a candidate."""
 

@@ -31,7 +31,11 @@ def agent(*replies: object, window: int = 4_000) -> ModelMemoryAgent:
 def test_notes_are_rewritten_and_one_that_stays_keeps_its_turn() -> None:
     old = Note(kind="conclusion", text="The cat is called Miso", turn="T1")
     gone = Note(kind="goal", text="find a name", turn="T1")
-    reply = {"conclusions": [old.text], "plans": [" move to Oslo ", "move to Oslo", ""], "summary": "about\nOslo"}
+    reply = {
+        "conclusions": [old.text],
+        "plans": [" move to Oslo ", "move to Oslo", "", "..."],
+        "summary": "about\nOslo",
+    }
     update = agent(reply).update((old, gone), turn(2, "We move to Oslo"))
     assert update.notes == (old, Note(kind="plan", text="move to Oslo", turn="T2"))
     assert update.summary == "about Oslo"

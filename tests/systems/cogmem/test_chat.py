@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mlmf.errors import UserError
@@ -96,8 +98,8 @@ def test_an_ended_session_leaves_insights_for_the_next_and_its_turns_go() -> Non
 def test_a_session_that_nobody_uses_is_reviewed_and_removed_at_the_next_event() -> None:
     memory = cogmem(session_hours=1.0)
     talk(memory, ["My cat Miso moved to Oslo in May."])
-    now = memory.sessions._now
-    memory.sessions._now = lambda: now() + 7200
+    now = memory.sessions.now
+    memory.sessions.now = lambda: now() + 7200
     model = talk(memory, ["hello"])
     memory.clean_up("user", wait=True)
     assert memory.long_term is not None
@@ -106,6 +108,19 @@ def test_a_session_that_nobody_uses_is_reviewed_and_removed_at_the_next_event() 
     ]
     assert len(memory.sessions.sessions("user")) == 1
     assert len(model.read) == 1
+
+
+def test_users_who_do_not_come_back_are_cleaned_up_by_the_events_of_others() -> None:
+    memory = cogmem(session_hours=1.0)
+    talk(memory, ["My cat Miso moved to Oslo in May."], user="ann")
+    talk(memory, ["hello"], user="ben")
+    assert memory.sessions.store.users() == ["ann", "ben"]
+    now = memory.sessions.now
+    memory.sessions.now = lambda: now() + 7200
+    memory.clean_up("ben")
+    memory.forget("nobody")  # comes after what the event has set off
+    assert memory.sessions.sessions("ann") == [] and memory.sessions.pending("ann") == []
+    assert memory.long_term is not None and len(memory.long_term.insights("ann")) == 1
 
 
 def test_a_crash_between_review_and_removal_makes_no_insight_twice(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,13 +176,34 @@ def test_messages_that_are_no_conversation_are_refused(given: list[dict[str, str
         split_messages(given)
 
 
-users = st.sampled_from(["ann", "ben", 'ann"', ""])
+USERS = ("ann", "ben", 'ann"', "")
+users = st.sampled_from(USERS)
 
 
-@settings(max_examples=15, deadline=None)
+@pytest.fixture(params=["ram", "file", "redis", "milvus"])
+def shared(
+    request: pytest.FixtureRequest, new_uri: Callable[[str], str | None], tmp_path: Path
+) -> Iterator[Callable[[], CogMem]]:
+    """Opens a memory on stores of each kind; what earlier ones left is deleted."""
+    if request.param == "milvus":
+        pytest.importorskip("milvus_lite")
+        opened = [cogmem(vectors=str(tmp_path / "insights.db"))]
+    else:
+        opened = [cogmem(sessions=new_uri(request.param))]
+
+    def empty() -> CogMem:
+        for user in USERS:
+            opened[0].forget(user)
+        return opened[0]
+
+    yield empty
+    opened[0].close()
+
+
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(said=st.lists(st.tuples(users, st.booleans()), min_size=1, max_size=8))
-def test_no_user_ever_sees_what_another_said(said: list[tuple[str, bool]]) -> None:
-    memory = cogmem()
+def test_no_user_ever_sees_what_another_said(shared: Callable[[], CogMem], said: list[tuple[str, bool]]) -> None:
+    memory = shared()
     model = ScriptedModel()
     chats: dict[str, CogMemChat] = {}
     for number, (user, ends) in enumerate(said):
@@ -177,7 +213,6 @@ def test_no_user_ever_sees_what_another_said(said: list[tuple[str, bool]]) -> No
         assert not any(f"user-{other}-" in model.last for other in others)
         if ends:
             chat.end_session()
-    memory.close()
 
 
 def test_many_users_at_once_each_get_their_own() -> None:

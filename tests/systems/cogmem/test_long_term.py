@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -101,6 +102,59 @@ def test_vectors_that_are_missing_or_strange_are_made_anew() -> None:
     again = memory(Verdicts(), store, vectors)
     assert again.retrieve("ann", "dog", 1)[0].text == "a dog"
     assert vectors.count("ann") == 2
+
+
+def test_what_another_process_adds_merges_and_deletes_is_followed(tmp_path: Path) -> None:
+    mine, theirs = (SqliteStore(tmp_path / "sessions.db") for _ in range(2))
+    vectors = ExactVectorStore(len(WORDS))
+    merged = Verdict(action="merge", text="a cat and a dog")
+    here = memory(Verdicts(), mine, vectors)
+    there = memory(Verdicts([Verdict(action="add", text="a cat"), merged]), theirs)
+    assert here.retrieve("ann", "cat", 9) == []
+    there.review("ann", turns("a cat"))
+    assert [one.text for one in here.retrieve("ann", "cat", 9)] == ["a cat"]
+    there.review("ann", turns("and a dog"))
+    here.review("ann", turns("a violin"))  # without having looked at what was merged
+    assert {one.text for one in here.retrieve("ann", "dog", 9)} == {"a cat and a dog", "a violin"}
+    assert [one.text for one in here.retrieve("ann", "dog", 1)] == ["a cat and a dog"]
+    assert {one.text for one in there.retrieve("ann", "violin", 9)} == {"a cat and a dog", "a violin"}
+    theirs.delete_user("ann")
+    assert here.retrieve("ann", "cat", 9) == [] and vectors.count("ann") == 0
+
+
+class Interrupted(ExactVectorStore):
+    """While it takes a vector in, another process writes an insight."""
+
+    def __init__(self, other: LongTermMemory) -> None:
+        super().__init__(len(WORDS))
+        self.other: LongTermMemory | None = other
+
+    def upsert(self, user: str, ids: Sequence[str], vectors: Any) -> None:
+        other, self.other = self.other, None
+        if other is not None:
+            other.review(user, turns("a dog"))
+        super().upsert(user, ids, vectors)
+
+
+def test_two_processes_that_write_at_once_miss_nothing_of_each_other(tmp_path: Path) -> None:
+    mine, theirs = (SqliteStore(tmp_path / "sessions.db") for _ in range(2))
+    here = memory(Verdicts(), mine, Interrupted(memory(Verdicts(), theirs)))
+    here.review("ann", turns("a cat"))
+    assert {one.text for one in here.retrieve("ann", "cat dog", 9)} == {"a cat", "a dog"}
+
+
+def test_after_a_write_that_failed_the_vectors_are_put_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    vectors = ExactVectorStore(len(WORDS))
+    insights = memory(Verdicts(), vectors=vectors)
+    insights.review("ann", turns("a cat"))
+
+    def fail(*arguments: object) -> None:
+        raise OSError("no server answers")
+
+    with monkeypatch.context() as broken, pytest.raises(OSError, match="no server"):
+        broken.setattr(vectors, "upsert", fail)
+        insights.review("ann", turns("a dog"))
+    assert {one.text for one in insights.retrieve("ann", "dog", 9)} == {"a cat", "a dog"}
 
 
 @pytest.mark.parametrize("step", ["words", "vectors"])

@@ -27,7 +27,7 @@ QUERY = Query("Where did the cat move?")
 
 
 def system(
-    model: WordModel, *, budget: int = 200, agent: ScriptedModel | None = None, **parts: object
+    model: WordModel, *, budget: int = 200, neighbours: int = 0, agent: ScriptedModel | None = None, **parts: object
 ) -> CogMemSystem:
     search = TurnSearch(BM25Index)
     memory = build_cogmem(
@@ -37,7 +37,7 @@ def system(
         load_agent=lambda name: agent or ScriptedModel(),
         rank=search.rank,
     )
-    made = CogMemSystem(Answering(model, 8, budget), memory, search)
+    made = CogMemSystem(Answering(model, 8, budget), memory, search, neighbours=neighbours)
     made.reset()
     for session in SESSIONS:
         made.observe(session)
@@ -71,6 +71,16 @@ def test_no_turn_is_named_twice_and_the_budget_holds() -> None:
         for answer in system(model, budget=budget).answer([QUERY, Query("Who bought a violin?")]):
             assert len(set(answer.recalled)) == len(answer.recalled)
             assert sum(count_words(line) for line in answer.recalled_lines) <= budget
+
+
+def test_neighbours_of_the_named_turns_come_after_all_that_was_chosen_within_their_session() -> None:
+    query = Query("Who bought a violin?")
+    turns_alone = {"missing_turns": 1, "long_term": False, "direct_access": False}
+    (alone,), (wide,) = (system(WordModel(), neighbours=n, **turns_alone).answer([query]) for n in (0, 1))
+    assert alone.recalled == ("D2:1",)
+    assert wide.recalled == ("D2:1", "D2:2")
+    (narrow,) = system(WordModel(), neighbours=1, budget=8, **turns_alone).answer([query])
+    assert narrow.recalled == ("D2:1",)
 
 
 def test_the_baseline_shows_the_latest_lines() -> None:

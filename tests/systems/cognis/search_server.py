@@ -48,6 +48,9 @@ class SearchServer(ThreadingHTTPServer):
             for key in _matching(documents, body):
                 del documents[key]
             return 200, {}
+        if method == "PUT" and action == "_doc":
+            documents[name] = body
+            return 200, {}
         if method == "GET":
             return (200, {"_source": documents[name]}) if name in documents else (404, {})
         if method == "DELETE":

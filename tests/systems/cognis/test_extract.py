@@ -19,11 +19,11 @@ def message(text: str, speaker: str = "Anna") -> Memory:
 
 
 def candidates(text: str) -> list[Candidate]:
-    return RuleExtractor().candidates([message(text)], [])
+    return list(RuleExtractor().extract([message(text)], []).candidates)
 
 
 def fact(text: str, speaker: str = "Anna") -> Memory:
-    (candidate,) = RuleExtractor().candidates([message(text, speaker)], [])
+    (candidate,) = RuleExtractor().extract([message(text, speaker)], []).candidates
     return replace(candidate.as_memory(), id=text, chain=text)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -99,8 +100,8 @@ def test_when_another_writer_was_faster_the_messages_are_not_read_twice(
     class Slow(RuleExtractor):
         """While this one finds its facts, another memory on the same file takes them."""
 
-        def candidates(self, messages: Any, known: Any) -> Any:
-            found = super().candidates(messages, known)
+        def extract(self, messages: Any, known: Any) -> Any:
+            found = super().extract(messages, known)
             other.extract("anna")
             return found
 
@@ -173,13 +174,14 @@ def test_a_language_model_sees_what_is_known_and_decides(new_memory: Callable[..
     [
         (["no json", "still none"], Report(failed=1)),
         (['{"facts": [{"text": "Anna lives in Porto.", "turns": [7]}]}'], Report(failed=1)),
+        (['{"facts": [{"text": "...", "turns": [1]}]}'], Report(failed=1)),
         (
             ['{"facts": [{"text": "Anna lives in Porto.", "turns": [1]}]}', '{"action": "DELETE", "number": 9}'],
             Report(failed=1),
         ),
         (["nonsense", '{"facts": [{"text": "Anna lives in Porto.", "turns": [1]}]}', '{"action": "NONE"}'], Report(unchanged=1)),
     ],
-    ids=["no JSON", "no such turn", "no such fact", "repaired"],
+    ids=["no JSON", "no such turn", "no words", "no such fact", "repaired"],
 )  # fmt: skip
 def test_an_answer_that_is_not_valid_is_counted_and_the_message_stays(
     replies: list[str], expected: Report, new_memory: Callable[..., CognisMemory]
@@ -198,3 +200,22 @@ def test_a_session_longer_than_the_window_is_read_in_parts(new_memory: Callable[
     memory.add("anna", said(0, *["word " * 100] * 3))
     assert len(model.asked) == 3
     assert all("1. [1 May 2023]" in asked and "2. [1 May 2023]" not in asked for asked in model.asked)
+
+
+def test_a_part_that_fails_costs_no_fact_of_another(new_memory: Callable[..., CognisMemory]) -> None:
+    facts = [{"text": "Anna lives in Lisbon.", "turns": [1]}, {"text": "Ben is here.", "turns": [2]}]
+    model = ScriptedModel("no json", "still none", json.dumps({"facts": facts}), window=480)
+    memory = new_memory(extractor=LLMExtractor(model, max_new_tokens=60, least=1.0))
+    report = memory.add("anna", said(0, "word " * 100, "I live in Lisbon. " + "word " * 100))
+    assert report == Report(added=1, failed=2)
+    assert texts(memory.known_on("anna", datetime(2024, 1, 1))) == ["Anna lives in Lisbon."]
+
+
+def test_a_message_too_long_for_the_model_stays_a_message_and_holds_up_nothing(
+    new_memory: Callable[..., CognisMemory],
+) -> None:
+    model = ScriptedModel('{"facts": [{"text": "Anna lives in Lisbon.", "turns": [1]}]}', window=480)
+    memory = new_memory(extractor=LLMExtractor(model, max_new_tokens=60))
+    assert memory.add("anna", said(0, "violin " * 500, "I live in Lisbon.")) == Report(added=1, failed=1)
+    assert memory.extract("anna") == Report()
+    assert ask(memory, "anna", "violin")[0][0].startswith("violin violin")

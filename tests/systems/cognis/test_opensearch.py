@@ -10,6 +10,7 @@ import pytest
 
 from mlmf.errors import UserError
 from mlmf.retrieval.dates import Span
+from mlmf.systems.cognis import opensearch
 from mlmf.systems.cognis.ingest import Report
 from mlmf.systems.cognis.memory import CognisMemory
 from mlmf.systems.cognis.opensearch import OpenSearchStore
@@ -86,7 +87,7 @@ def test_every_search_names_its_user(server: SearchServer, uri: str, new_memory:
     ]
     assert len(asked) > 8
     assert all({"term": {"user": "anna"}} in body["query"]["bool"]["filter"] for body in asked)
-    assert server.indexes["test-memories"] == {} and len(server.indexes["test-users"]) == 1  # the encoder's record
+    assert server.indexes["test-memories"] == {} and set(server.indexes["test-users"]) == {"encoder", "schema"}
 
 
 def test_where_another_writer_was_faster_nothing_of_the_changes_stays(
@@ -126,6 +127,18 @@ def test_encoders_cursors_and_incarnations(store: OpenSearchStore) -> None:
     store.delete_user("anna")
     store.record("anna", [message("a cat")], vectors(1))
     assert store.incarnation("anna") not in (None, first) and store.cursor("anna", "index") == 0
+
+
+def test_older_indexes_are_migrated_once_and_newer_ones_refused(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    open_document_store(uri).close()
+    done: list[OpenSearchStore] = []
+    with monkeypatch.context() as newer:
+        newer.setattr(opensearch, "MIGRATIONS", (done.append,))
+        for _ in range(2):
+            open_document_store(uri).close()
+    assert len(done) == 1
+    with pytest.raises(UserError, match=r"newer version of mlmf \(schema 2, this one knows 1\)"):
+        open_document_store(uri)
 
 
 def test_a_server_that_is_not_there() -> None:
