@@ -20,6 +20,7 @@ from mlmf.evaluation.folder import read_answers
 from mlmf.evaluation.reference_runs import LOCCO, LOCOMO, Entry, figures, read_group, reference_json
 from mlmf.evaluation.results import write_json
 from mlmf.evaluation.retention_tables import retention_grid, triangle_grid
+from mlmf.evaluation.run_tables import unlike_settings
 from mlmf.evaluation.tables import Grid, category_grid, main_grid, markdown_grid, metric_grid, number, title
 from mlmf.paths import atomic_write_text
 
@@ -85,6 +86,7 @@ def _group(group: Group) -> list[str]:
     if any(entry["ratios_to_full_context"] is not None for entry in measured):
         parts += ["As multiples of full_context in the same run:", markdown_grid(ratio_grid(measured))]
     parts += _who_answers(measured)
+    parts += unlike_settings([(entry["system"], entry) for entry in measured])
     absent = [label for label, entry in group.items() if entry is None]
     # once, and not as a row of empty cells in every table
     return [*parts, f"{', '.join(absent)}: {UNMEASURED}."] if absent else parts

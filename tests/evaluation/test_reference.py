@@ -100,6 +100,20 @@ def test_figures_are_those_of_the_run(finished: Path) -> None:
     assert found["speedup"] == pytest.approx(1 / scored["ratios_to_full_context"]["seconds_mean"])
 
 
+def test_runs_that_were_not_asked_alike_are_told_apart(finished: Path) -> None:
+    group = read_group("locco", {"one": str(finished / "recent_window"), "other": str(finished / "full_context")})
+    other = group["other"]
+    assert other is not None
+    for settings in other["settings"].values():
+        settings["max_new_tokens"] = 99
+    names = ("locomo_zero_shot", "locomo_in_domain", "training", "ablations")
+    text = page(
+        ReferenceConfig(locco={"one": "x", "other": "y"}),
+        {**{name: read_group(name, {}) for name in names}, "locco": group},
+    )
+    assert "were not asked alike: max_new_tokens is" in text and "99 for other" in text
+
+
 def test_a_page_may_hold_nothing_but_gaps() -> None:
     wanted = ReferenceConfig(locco={"mlmf": "nowhere"})
     groups = {name: read_group(name, getattr(wanted, name)) for name in
