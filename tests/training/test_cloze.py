@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 
 import pytest
@@ -11,6 +12,8 @@ from mlmf.memory.entities import FUNCTION_WORDS
 from mlmf.training.cloze import LONGEST_GAP, Gap, session_gaps
 from mlmf.training.examples import build_examples
 from mlmf.types import Conversation, Session, Turn
+
+PEOPLE = {"User": "Anna", "Bot": "Ben"}
 
 
 @pytest.fixture(scope="module")
@@ -77,17 +80,30 @@ def test_other_speakers_are_named_and_assistants_left_out() -> None:
     assert starts == {"What did Anna say", "What did Anna say in May 2023"}
 
 
-def test_some_gaps_ask_the_other_person_who_never_said_it() -> None:
-    pairs = load_task("msc", split="valid").conversations[:40]
+@pytest.fixture(scope="module")
+def pairs(users: Sequence[Conversation]) -> list[Conversation]:
+    """The same dialogues between two people: what the assistant said is Ben's."""
+    return [
+        replace(
+            user,
+            sessions=tuple(
+                replace(session, turns=tuple(replace(t, speaker=PEOPLE[t.speaker]) for t in session.turns))
+                for session in user.sessions
+            ),
+        )
+        for user in users
+    ]
+
+
+def test_some_gaps_ask_the_other_person_who_never_said_it(pairs: Sequence[Conversation]) -> None:
     swapped = total = 0
     for pair in pairs:
-        said = {speaker: " ".join(t.text for t in pair.turns if t.speaker == speaker) for speaker in pair.speakers}
+        people = PEOPLE.values()
+        said = {speaker: " ".join(t.text for t in pair.turns if t.speaker == speaker) for speaker in people}
         for session in pair.sessions:
             # without foreign sentences: nobody else to quote
             for gap in session_gaps(pair, session, [pair], 3, seed=0):
-                asked = next(
-                    speaker for speaker in pair.speakers if gap.question.startswith(f"What did {speaker} say")
-                )
+                asked = next(speaker for speaker in people if gap.question.startswith(f"What did {speaker} say"))
                 total += 1
                 assert gap.place is not None
                 turn = session.turns[gap.place[1]]
@@ -123,8 +139,7 @@ def test_untested_users_are_all_but_the_test_ones() -> None:
     assert {one.id for one in untested if one.questions} == train
 
 
-def test_what_the_other_person_said_is_in_memory_and_no_evidence() -> None:
-    pairs = load_task("msc", split="valid").conversations[:20]
+def test_what_the_other_person_said_is_in_memory_and_no_evidence(pairs: Sequence[Conversation]) -> None:
     built = build_examples(pairs, ["cloze"])
     swapped = [one for one in built if one.target == ABSTENTION and one.needed]
     assert swapped and all(one.evidence == () for one in swapped)
