@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import date, datetime
 from pathlib import Path
 
+from filelock import FileLock, Timeout
 from rich.console import Console
 from rich.markup import escape
 
@@ -20,6 +22,7 @@ from mlmf.config.parse import run_script
 from mlmf.errors import UserError
 from mlmf.memory.state import MemoryState
 from mlmf.model import MLMFModel
+from mlmf.paths import check_writable_folder
 from mlmf.types import Answer, Query, Session, Turn
 
 HELP = """Tell me something, or ask with a question mark at the end. Commands:
@@ -121,24 +124,46 @@ def main() -> int:
     parser.add_argument("--memory", type=Path, required=True, help="file of the memory; made if it is not there")
     parser.add_argument("--speaker", default="User", help="your name; without one you are the I of your questions")
     arguments = parser.parse_args()
-    model = MLMFModel.from_pretrained(arguments.checkpoint).eval()
-    is_known = arguments.memory.exists()
-    state = MemoryState.load(arguments.memory, model.device) if is_known else model.init_state()
-    if is_known:
-        model.describe(state)  # refuses a memory of another model before anything is typed
-    console = Console()
-    name = escape(str(arguments.memory))
+    with _only_one(arguments.memory):
+        _chat(arguments.checkpoint, arguments.memory, arguments.speaker)
+    return 0
+
+
+def _chat(checkpoint: Path, memory: Path, speaker: str) -> None:
+    """Chat until the lines end. The file is written after every answer, so that little is lost however it ends."""
+    model = MLMFModel.from_pretrained(checkpoint).eval()
+    state = MemoryState.load(memory, model.device) if memory.exists() else model.init_state()
+    model.describe(state)  # refuses a memory of another model before anything is typed
+    state.save(memory)  # so does a place that cannot be written
+    console, name = Console(), escape(str(memory))
     console.print(f"{name}: {state.sessions[0]} sessions remembered. /help says what can be done.", soft_wrap=True)
-    chat = Chat(model, state, arguments.speaker, datetime.now)
+    chat = Chat(model, state, speaker, datetime.now)
     try:
         for reply in replies(chat, _typed(console)):
+            if chat.state is not state:
+                state = chat.state
+                state.save(memory)
             if reply:
                 console.print(reply, highlight=False, soft_wrap=True)
     finally:  # Ctrl-C too: what was told is not lost
         chat.settle()
-        chat.state.save(arguments.memory)
+        chat.state.save(memory)
         console.print(f"[dim]saved to {name}[/dim]", soft_wrap=True)
-    return 0
+
+
+@contextmanager
+def _only_one(memory: Path) -> Iterator[None]:
+    """Keep a second chat out, which would write over what the first is told."""
+    check_writable_folder(memory.parent, "--memory")
+    lock = FileLock(memory.with_name(f".{memory.name}.lock"))
+    try:
+        lock.acquire(blocking=False)
+    except Timeout as error:
+        raise UserError(f"--memory {memory}: another chat is using it; end that one, or give another file") from error
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 if __name__ == "__main__":

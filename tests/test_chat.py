@@ -78,3 +78,33 @@ def test_memory_outlives_the_program(tmp_path: Path, model: MLMFModel) -> None:
         assert f"{known} sessions remembered" in done.stdout
     assert "I adopted [a] cat." in done.stdout
     assert MemoryState.load(memory).sessions == (1,)
+
+
+def test_a_chat_that_is_killed_has_kept_what_was_asked_about_and_keeps_a_second_one_out(
+    tmp_path: Path, model: MLMFModel
+) -> None:
+    checkpoint, memory = tmp_path / "tiny", tmp_path / "me.safetensors"
+    model.save_pretrained(checkpoint)
+    command = [sys.executable, "-m", "mlmf.chat", str(checkpoint), "--memory", str(memory)]
+    first = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert first.stdin is not None and first.stdout is not None
+    first.stdin.write("I adopted a cat.\nWhat did I adopt?\n")
+    first.stdin.flush()
+    while "User: I adopted a cat." not in first.stdout.readline():  # printed after the memory is written
+        pass
+    second = subprocess.run(command, input="", capture_output=True, text=True, check=False)
+    assert second.returncode == 2 and "another chat is using it" in second.stderr
+    first.kill()
+    first.communicate()
+    assert MemoryState.load(memory).sessions == (1,)
+    assert subprocess.run(command, input="", capture_output=True, text=True, check=False).returncode == 0
+
+
+def test_a_memory_that_is_none_is_left_as_it_is(tmp_path: Path, model: MLMFModel) -> None:
+    checkpoint, memory = tmp_path / "tiny", tmp_path / "me.safetensors"
+    model.save_pretrained(checkpoint)
+    memory.write_text("not a memory")
+    command = [sys.executable, "-m", "mlmf.chat", str(checkpoint), "--memory", str(memory)]
+    done = subprocess.run(command, input="I moved.\n", capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "is not a safetensors file" in done.stderr
+    assert memory.read_text() == "not a memory"
