@@ -12,6 +12,9 @@ from mlmf.memory.layout import Layout
 from mlmf.memory.rounding import KEY_STEPS, from_stored
 from mlmf.memory.state import MemoryState
 
+LEAST_NODES, LEAST_SESSIONS = 240, 24
+"""A word is as rare as if a memory held so many at least: in one of a few turns every word would be common."""
+
 
 @dataclass(frozen=True)
 class FindBank:
@@ -69,7 +72,8 @@ class FindBank:
 class SharedWords:
     """Tokens that a query shares with nodes ``(B, N)`` and with sessions ``(B, S + 1)``, by number, rare ones more.
 
-    A token counts its inverse document frequency ``max(0, ln((n + 1) / (h + 1/2)))``, ``h`` of ``n`` holding it.
+    A token counts its inverse document frequency ``max(0, ln((n + 1) / (h + 1/2)))``, ``h`` of ``n`` holding it, where ``n`` is
+    at least :data:`LEAST_NODES` or :data:`LEAST_SESSIONS`.
     """
 
     nodes: Tensor
@@ -89,8 +93,8 @@ class SharedWords:
         asked = (query.tokens[..., None] == wanted) & query.mask[..., None]
         counts = asked.sum(1, dtype=torch.float32)[:, None]  # (B, 1, U)
         return cls(
-            (counts @ _rarity(by_node, layout.n_nodes)).squeeze(1),
-            (counts @ _rarity(by_session, layout.n_sessions)).squeeze(1),
+            (counts @ _rarity(by_node, layout.n_nodes.clamp_min(LEAST_NODES))).squeeze(1),
+            (counts @ _rarity(by_session, layout.n_sessions.clamp_min(LEAST_SESSIONS))).squeeze(1),
         )
 
     def take(self, row: int, kept: Tensor) -> SharedWords:

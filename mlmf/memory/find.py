@@ -3,7 +3,7 @@
 A node's score is the weighted sum over query tokens of the best-matching token of the node, plus rare tokens shared to
 the letter. What is said around a turn, in the turns beside it and by shared words in its whole session, lifts it in the
 same way; so do a speaker, a month or a year that the query names. What stands beside a hit, or mentions what it mentions,
-is lifted by it. A turn is lowered by newer ones that answer as well, and all of them compete with having found nothing.
+is lifted by it. A turn is lowered by newer ones like it that answer as well, and all compete with having found nothing.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class NodeScorer(nn.Module):
         score = self._relevance(query, bank, words)
         score = self._with_neighbours(score, bank.layout).masked_fill(~bank.layout.findable, -torch.inf)
         if self.versions is not None:
-            score = score - self.versions * outdated(score, bank.layout.newest_first)
+            score = score - self.versions * outdated(score, bank.embedding.float(), bank.layout.newest_first)
         return score
 
     def _relevance(self, query: QueryKeys, bank: FindBank, words: SharedWords) -> Tensor:

@@ -22,6 +22,10 @@ from mlmf.memory.rounding import CODE_STEPS, KEY_STEPS, to_stored
 from mlmf.memory.state import MemoryState
 from mlmf.types import Session, format_date, format_line
 
+LENGTH = 0.5
+"""What the logarithm of a turn's tokens counts beside its salience where the capacity is kept: long turns tell more, in
+dialogues of any kind, and salience knows those it was learned on."""
+
 
 @dataclass(frozen=True)
 class SemanticRow:
@@ -192,16 +196,17 @@ class SemanticMemory(nn.Module):
         return pooled @ of_node + F.rms_norm(episodic, episodic.shape[-1:]) @ of_summary
 
     def prune(self, row: SemanticRow, salience: Tensor) -> tuple[SemanticRow, Tensor]:
-        """``Pi_Cs``: keep the turns first by salience, then by degree in the graph, then the newer; order stays.
+        """``Pi_Cs``: keep the turns first by salience and length, then by degree in the graph, then the newer; order stays.
 
-        Salience is learned from zero, so that degree and recency decide at the start. The date line of a session is
+        Salience is learned from zero, so that length, degree and recency decide at the start. The date line of a session is
         kept exactly as long as one of its turns is, and counts towards ``c_s`` nodes and ``c_m`` token slots: a turn is
         passed over where it would not fit together with its date line. Links to turns that are gone stay as provenance.
         """
         if len(row.nodes) <= self.c_s and len(row.owner) <= self.c_m:
             return row, salience
         size = torch.bincount(row.owner, minlength=len(row.nodes)).tolist()
-        weight, degree = salience.detach().tolist(), degrees(row.nodes)
+        lengths = torch.tensor(size, device=salience.device, dtype=torch.float).clamp_min(1).log()
+        weight, degree = (salience.detach().float() + LENGTH * lengths).tolist(), degrees(row.nodes)
         header = {node.session: i for i, node in enumerate(row.nodes) if node.is_session}
         turns = [i for i, node in enumerate(row.nodes) if not node.is_session]
         kept: set[int] = set()

@@ -12,6 +12,7 @@ import torch
 
 from mlmf.config.model import LoraSettings, MLMFConfig
 from mlmf.errors import UserError
+from mlmf.memory import semantic
 from mlmf.memory.forget import survivors, what_goes
 from mlmf.memory.nodes import Node
 from mlmf.memory.state import MemoryState
@@ -167,7 +168,10 @@ def test_only_one_conversation_forgets_and_the_given_state_stays(model: MLMFMode
 
 
 @pytest.mark.parametrize("mode", ["scalar", "routed"])
-def test_a_session_that_only_the_blends_still_hold_is_forgotten_too(mode: str) -> None:
+def test_a_session_that_only_the_blends_still_hold_is_forgotten_too(
+    mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(semantic, "LENGTH", 0.0)  # the oldest are pruned, long or short
     model = build(c_s=6, alpha_mode=mode)
     torch.nn.init.zeros_(model.memory.semantic.salience.weight)
     told = [session(i, ("nothing is named in here", f"nor there, {i} times")) for i in range(4)]

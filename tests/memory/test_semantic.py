@@ -14,7 +14,7 @@ from torch import Tensor
 
 from mlmf.memory.graph import edges
 from mlmf.memory.nodes import Node, versions
-from mlmf.memory.semantic import SemanticMemory, SemanticRow, session_nodes
+from mlmf.memory.semantic import LENGTH, SemanticMemory, SemanticRow, session_nodes
 from mlmf.types import Session, Turn
 
 CODE, KEY = 6, 5
@@ -171,6 +171,13 @@ def test_prune_goes_by_salience_first() -> None:
     assert torch.equal(kept.pooled, row.pooled[[0, 1, 3]])
 
 
+def test_prune_goes_by_length_at_equal_salience_and_salience_can_outweigh_it() -> None:
+    memory = make(c_s=2)
+    row = memory.append(empty_row(), *piece([0, 1, 2, 2, 2, 3]), some_nodes(0, 3))
+    assert [node.turn for node in memory.prune(row, torch.zeros(4))[0].nodes] == [-1, 1]
+    assert [node.turn for node in memory.prune(row, torch.tensor([0.0, 0.6, 0.0, 0.0]))[0].nodes] == [-1, 0]
+
+
 def test_prune_goes_by_degree_at_equal_salience() -> None:
     memory = make(c_s=4)
     first, second = mention(some_nodes(0, 1), 0, "miso", "oslo"), mention(some_nodes(1, 1), 0, "miso")
@@ -209,11 +216,11 @@ def test_a_date_line_is_kept_exactly_as_long_as_a_turn_of_its_session(sizes: lis
 def test_prune_keeps_within_the_token_slots_and_fills_them_with_what_fits() -> None:
     memory = make(c_m=7)
     row = memory.append(empty_row(), *piece([0, 1, 1, 1, 2, 2, 2, 2, 3, 3, 4]), some_nodes(0, 4))
-    kept, salience = memory.prune(row, torch.tensor([0.0, 0.9, 0.8, 0.7, 0.6]))
+    kept, salience = memory.prune(row, torch.tensor([0.0, 9.0, 8.0, 7.0, 6.0]))
     # a date line of 1 and a turn of 3; the turn of 4 would be one too many; the turns of 2 and 1 fit
     assert [node.turn for node in kept.nodes] == [-1, 0, 2, 3]
     assert kept.owner.tolist() == [0, 1, 1, 1, 2, 2, 3] and kept.tokens.tolist() == [0, 1, 2, 3, 8, 9, 10]
-    torch.testing.assert_close(salience, torch.tensor([0.0, 0.9, 0.7, 0.6]))
+    torch.testing.assert_close(salience, torch.tensor([0.0, 9.0, 7.0, 6.0]))
 
 
 @settings(deadline=None, max_examples=60)
@@ -229,12 +236,16 @@ def test_neither_capacity_is_ever_exceeded_and_date_lines_go_with_their_turns(
     for session, turns in enumerate(sizes):
         pieces = [0] + [i + 1 for i, size in enumerate(turns) for _ in range(size)]
         row = memory.append(row, *piece(pieces), some_nodes(session, len(turns)))
-    salience = torch.rand(len(row.nodes), generator=torch.Generator().manual_seed(seed))
+    salience = 9 * torch.rand(len(row.nodes), generator=torch.Generator().manual_seed(seed))
+    lengths = torch.bincount(row.owner, minlength=len(row.nodes)).float().log()
     kept, _ = memory.prune(row, salience)
     assert len(kept.nodes) <= 8 and len(kept.owner) <= c_m
     turns_kept = {node.session for node in kept.nodes if not node.is_session}
     assert {node.session for node in kept.nodes if node.is_session} == turns_kept
-    best = max((i for i, node in enumerate(row.nodes) if not node.is_session), key=lambda i: float(salience[i]))
+    best = max(
+        (i for i, node in enumerate(row.nodes) if not node.is_session),
+        key=lambda i: float(salience[i] + LENGTH * lengths[i]),
+    )
     assert row.nodes[best] in kept.nodes
 
 

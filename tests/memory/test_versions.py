@@ -16,8 +16,11 @@ from mlmf.memory.versions import outdated
 INF = -torch.inf
 
 
-def lowered(scores: torch.Tensor, rows: list[tuple[Node, ...]]) -> torch.Tensor:
-    return outdated(scores, Layout.of(rows, scores.shape[1], scores.device).newest_first)
+def lowered(scores: torch.Tensor, rows: list[tuple[Node, ...]], angles: list[float] | None = None) -> torch.Tensor:
+    """What is lowered where every node says the same, or points as ``angles`` say."""
+    turned = torch.tensor(angles or [0.0] * scores.shape[1])
+    embedding = torch.stack([turned.cos(), turned.sin()], -1)[None]
+    return outdated(scores, embedding, Layout.of(rows, scores.shape[1], scores.device).newest_first)
 
 
 def row(*keys: tuple[int, int]) -> tuple[Node, ...]:
@@ -29,6 +32,15 @@ def test_a_turn_is_outdated_by_newer_ones_that_answer_as_well() -> None:
     nodes = [row((0, 0), (0, 1), (1, 0), (1, 1)), row((0, 0), (1, 0), (2, 0))]
     wanted = torch.tensor([[math.exp(-1), math.exp(-1), 0, 0], [1, 1, 0, 0]])
     torch.testing.assert_close(lowered(scores, nodes), wanted)
+
+
+def test_the_less_alike_two_turns_are_the_less_the_newer_outdates_the_older() -> None:
+    nodes = [row((0, 0), (1, 0))]
+    by_cosine = {
+        cosine: float(lowered(torch.tensor([[3.0, 3.0]]), nodes, [0.0, math.acos(cosine)])[0, 0])
+        for cosine in (1.0, 0.75, 0.5, -1.0)
+    }
+    assert by_cosine == pytest.approx({1.0: 1.0, 0.75: 0.5, 0.5: 0.0, -1.0: 0.0}, abs=1e-5)
 
 
 def test_age_alone_outdates_nothing() -> None:
