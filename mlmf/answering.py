@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -44,12 +45,9 @@ def answer_all(model: MLMFModel, queries: Sequence[Query], state: MemoryState, m
     began = time.perf_counter()
     tokenizer = model.tokenizer
 
-    def count(text: str) -> int:
-        return len(tokenizer(text, add_special_tokens=False)["input_ids"])
-
     keys = model.query_keys([tokenizer(q.text, add_special_tokens=False)["input_ids"] for q in queries])
     found = model.read(keys, state)
-    shown = _shown(model, queries, state, found, count)
+    shown = shown_lines(model, [query.text for query in queries], state, found, model.config.recall_tokens)
     prompts = [answer_prompt(query, one.lines) for query, one in zip(queries, shown, strict=True)]
     ids, mask = _left_padded(tokenizer, prompts, model.encoder.window - max_new_tokens)
     clock = DecodingClock()
@@ -70,7 +68,7 @@ def answer_all(model: MLMFModel, queries: Sequence[Query], state: MemoryState, m
             gates={} if shares is None else dict(zip(LAYERS, shares[i], strict=True)),
             tokens_read=int(mask[i].sum()),
             # with the one that ended it, where there was room for it
-            tokens_written=min(count(text) + 1, max_new_tokens),
+            tokens_written=min(_count(tokenizer, text) + 1, max_new_tokens),
             seconds=seconds,
             seconds_decoding=clock.seconds / len(queries),
         )
@@ -78,21 +76,33 @@ def answer_all(model: MLMFModel, queries: Sequence[Query], state: MemoryState, m
     ]
 
 
-def _shown(
-    model: MLMFModel, queries: Sequence[Query], state: MemoryState, found: Found, count: Callable[[str], int]
+def shown_lines(
+    model: MLMFModel, questions: Sequence[str], state: MemoryState, found: Found, budget: int
 ) -> list[Recall]:
-    """The turns that each prompt shows as text: none but where there is a budget for them."""
-    budget = model.config.recall_tokens
+    """The turns that each prompt shows as dated lines, of ``budget`` tokens at most: none but where there is a budget.
+
+    Args:
+        model: the model.
+        questions: their words.
+        state: one memory per question, or a single one for all.
+        found: what was found for them in it.
+        budget: tokens of the lines of one prompt.
+    """
     if found.scores is None or not budget:
-        return [Recall((), ()) for _ in queries]
+        return [Recall((), ()) for _ in questions]
     ranked = choose(found.scores.nodes, state, budget // SHORTEST_LINE + 1)
+    count = partial(_count, model.tokenizer)
     return [
         as_lines(
-            recall, state.nodes[row if len(state.nodes) > 1 else 0], query.text, budget, count,
+            recall, state.nodes[row if len(state.nodes) > 1 else 0], question, budget, count,
             model.config.recall_neighbours,
         )
-        for row, (recall, query) in enumerate(zip(ranked, queries, strict=True))
+        for row, (recall, question) in enumerate(zip(ranked, questions, strict=True))
     ]  # fmt: skip
+
+
+def _count(tokenizer: PreTrainedTokenizerBase, text: str) -> int:
+    return len(tokenizer(text, add_special_tokens=False)["input_ids"])
 
 
 def _without_repeats(values: Sequence[str]) -> tuple[str, ...]:

@@ -223,6 +223,7 @@ class MLMFModel(nn.Module):
         state: MemoryState | None = None,
         labels: Tensor | None = None,
         query: QueryKeys | None = None,
+        found: Found | None = None,
         labelled_only: bool = False,
         **kwargs: Any,
     ) -> MLMFOutput:
@@ -234,14 +235,15 @@ class MLMFModel(nn.Module):
             state: one memory per row, or a single one for all; ``None`` is the base model.
             labels: ``(B, T)``, -100 where nothing is to be learned.
             query: what to look for in memory; by default the tokens without a label, which are the prompt.
+            found: what :meth:`read` found, where that was done before.
             labelled_only: compute logits only where a label is predicted.
             **kwargs: passed to the wrapped model.
         """
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
-        if state is not None and query is None:
+        if found is None and state is not None:
             prompt = mask.bool() if labels is None else mask.bool() & (labels == IGNORED)
-            query = self.query_keys([row[keep].tolist() for row, keep in zip(input_ids, prompt, strict=True)])
-        found = Found(None, [], None) if state is None or query is None else self.read(query, state)
+            found = self.read(query or self._query(input_ids, prompt), state)
+        found = found or Found(None, [], None)
         positions = None
         if labels is not None and labelled_only:
             positions = predicting_positions(labels)
@@ -257,6 +259,9 @@ class MLMFModel(nn.Module):
             loss=loss, logits=output.logits, gates=gates, gamma=gamma, recalls=found.recalls, scores=found.scores
         )
 
+    def _query(self, input_ids: Tensor, prompt: Tensor) -> QueryKeys:
+        return self.query_keys([row[keep].tolist() for row, keep in zip(input_ids, prompt, strict=True)])
+
     @torch.no_grad()
     def generate(
         self,
@@ -271,9 +276,7 @@ class MLMFModel(nn.Module):
         Args and returns as there; ``state`` and ``query`` as in :meth:`forward`.
         """
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
-        if state is not None and query is None:
-            query = self.query_keys([row[keep].tolist() for row, keep in zip(input_ids, mask.bool(), strict=True)])
-        bank = None if state is None or query is None else self.read(query, state).bank
+        bank = None if state is None else self.read(query or self._query(input_ids, mask.bool()), state).bank
         return self.decode(input_ids, mask, bank, **kwargs)[0]
 
     @torch.no_grad()

@@ -87,6 +87,10 @@ class TrainConfig:
     untold_share: float = 0.15
     """Share of the questions with known evidence that are asked of a memory without it, where the right answer is that
     nothing is known."""
+    shown_share: float = 0.0
+    """Share of the steps whose prompts also show the turns found, as dated lines: text mode is learned so, beside the other."""
+    shown_tokens: int = 400
+    """Tokens of these lines, at most; every such step draws its budget from a fourth of it on."""
     distractor_ramp: float = 0.5
     """Share of the training over which that number grows from 0."""
     tbptt_sessions: int = 0
@@ -128,7 +132,7 @@ class TrainConfig:
     def __post_init__(self) -> None:
         """Refuse values no run can use."""
         positive = ("num_train_epochs", "per_device_train_batch_size", "gradient_accumulation_steps", "logging_steps")
-        for name in (*positive, "max_target_tokens", "max_reply_context", "save_total_limit"):
+        for name in (*positive, "max_target_tokens", "max_reply_context", "shown_tokens", "save_total_limit"):
             if getattr(self, name) < 1:
                 raise UserError(f"{name} must be at least 1, got {getattr(self, name)}")
         for name in ("distractor_sessions", "tbptt_sessions", "save_steps", "warmup_steps", "lambda_ramp_steps"):
@@ -155,7 +159,7 @@ class TrainConfig:
             raise UserError(f"also_conversations must be at least 1 or null, got {self.also_conversations}")
         if not self.objectives:
             raise UserError("objectives is empty: give answer, reply, cloze or several")
-        for name in ("distractor_ramp", "untold_share", "named_share"):
+        for name in ("distractor_ramp", "untold_share", "named_share", "shown_share"):
             if not 0.0 <= getattr(self, name) <= 1.0:
                 raise UserError(f"{name} must be in [0, 1], got {getattr(self, name)}")
         if not self.generate and "reply" in self.objectives:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from mlmf.memory.features import SessionFeatures
@@ -40,6 +41,8 @@ class Batch:
     labels: Tensor
     evidence: list[Evidence]
     """What each query should find."""
+    shown_tokens: int = 0
+    """Tokens of the turns found that each prompt shows as dated lines, at most."""
 
     @property
     def n_labels(self) -> int:
@@ -53,9 +56,28 @@ class Batch:
 
     @property
     def counts(self) -> Counts:
-        """What the losses are means over."""
+        """What the losses are means over; shown lines are no part of it."""
         known = sum(one is not None for one in self.evidence)
         return Counts(len(self.queries), self.n_labels, known, self.n_tokens)
+
+
+def with_lines(batch: Batch, lines: Sequence[Sequence[int]], pad: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Ids, mask and labels ``(B, T)`` of a batch whose prompts begin with shown lines; rows still end together.
+
+    Args:
+        batch: the examples.
+        lines: ids of what each prompt shows.
+        pad: id of padding.
+    """
+    lengths = batch.attention_mask.sum(1).tolist()
+    own = batch.input_ids.shape[1]
+    size = max(own, *(len(shown) + length for shown, length in zip(lines, lengths, strict=True)))
+    more = (size - own, 0)
+    ids, mask = F.pad(batch.input_ids, more, value=pad), F.pad(batch.attention_mask, more)
+    for row, (shown, length) in enumerate(zip(lines, lengths, strict=True)):
+        place = slice(size - length - len(shown), size - length)
+        ids[row, place], mask[row, place] = torch.tensor(shown, dtype=ids.dtype), 1
+    return ids, mask, F.pad(batch.labels, more, value=IGNORED)
 
 
 @dataclass(frozen=True)
@@ -100,6 +122,8 @@ class Collator:
         self.whole = whole
         self.distractors = 0
         """Most sessions beside the needed ones; the loop raises it."""
+        self.shown_tokens = 0
+        """Tokens of recalled lines in a prompt; the loop draws it for each step."""
 
     def sessions(self, example: dict[str, Any]) -> list[Session]:
         """The needed sessions and up to ``distractors`` others of the pool, in the order of time."""
@@ -139,6 +163,7 @@ class Collator:
             attention_mask=torch.tensor(mask),
             labels=torch.tensor(labels),
             evidence=[_evidence(example["evidence"]) for example in examples],
+            shown_tokens=self.shown_tokens,
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import random
 import sys
 import time
 from collections.abc import Sequence
@@ -147,7 +148,7 @@ class Trainer:
         """This process's batches of one optimiser step. A function of the step alone: resuming needs no bookkeeping."""
         config, accelerator = self.config, self.accelerator
         epoch, within = divmod(step, self.steps_per_epoch)
-        self.collator.distractors = self._distractors(step)
+        self.collator.distractors, self.collator.shown_tokens = self._distractors(step), self._shown_tokens(step)
         round_size = self.batch_size * accelerator.num_processes
         step_size = round_size * config.gradient_accumulation_steps
         indices = self._order(epoch)[within * step_size : (within + 1) * step_size]
@@ -165,6 +166,11 @@ class Trainer:
         ramp = self.config.distractor_ramp * self.total_steps
         grown = 1.0 if ramp == 0 else min(1.0, step / ramp)
         return round(self.config.distractor_sessions * grown)
+
+    def _shown_tokens(self, step: int) -> int:
+        """Budget of recalled lines: mostly none, or some part of the largest, so that one model answers with any."""
+        draw, largest = random.Random(f"shown {self.config.seed} {step}"), self.config.shown_tokens
+        return draw.randint(largest // 4, largest) if draw.random() < self.config.shown_share else 0
 
     # ---------------------------------------------------------------- steps
 

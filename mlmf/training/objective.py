@@ -11,11 +11,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from mlmf.answering import shown_lines
 from mlmf.memory.losses import Evidence, embedding_spread, entropy_hinge, evidence_loss, places, retention_loss
 from mlmf.memory.state import MemoryState
 from mlmf.model import MLMFModel
 from mlmf.recall import Recall
-from mlmf.training.batching import Batch, Counts
+from mlmf.training.batching import Batch, Counts, with_lines
 
 
 @dataclass(frozen=True)
@@ -64,14 +65,12 @@ class Objective(nn.Module):
         """
         model, counts, device = self.model, batch.counts, self.model.device
         state, drift = self._remember(batch)
-        output = model(
-            batch.input_ids.to(device),
-            batch.attention_mask.to(device),
-            state=state,
-            labels=batch.labels.to(device),
-            query=model.query_keys(batch.queries),
-            labelled_only=True,
-        )
+        query = model.query_keys(batch.queries)
+        read = model.read(query, state)
+        shown = shown_lines(model, query.texts, state, read, batch.shown_tokens)
+        lines = [self._line_ids(recall) for recall in shown]
+        ids, mask, labels = (part.to(device) for part in with_lines(batch, lines, model.tokenizer.pad_token_id))
+        output = model(ids, mask, state=state, labels=labels, found=read, labelled_only=True)
         none = output.loss.new_zeros(())
         ret = drift.mean()
         total = output.loss * (counts.labels / per_batch.labels)
@@ -82,8 +81,11 @@ class Objective(nn.Module):
             total = total + self.evidence_weight * evi * (counts.evidence / per_batch.evidence)
         hinge = none
         if self.entropy_weight and model.config.entropy and output.gamma is not None:
-            mask = batch.attention_mask.to(device)[:, None].expand(output.gamma.shape[:3])
-            hinge = entropy_hinge(output.gamma.flatten(0, 1), model.config.epsilon, mask.flatten(0, 1))
+            # of what was asked and is to be said, whatever is shown before it
+            own = batch.attention_mask.to(device)
+            gamma = output.gamma[:, :, -own.shape[1] :]
+            own = own[:, None].expand(gamma.shape[:3])
+            hinge = entropy_hinge(gamma.flatten(0, 1), model.config.epsilon, own.flatten(0, 1))
             total = total + self.entropy_weight * hinge * (counts.tokens / per_batch.tokens)
         sought, found = count_found(batch.evidence, state, output.recalls)
         return Losses(
@@ -98,6 +100,11 @@ class Objective(nn.Module):
             spread=embedding_spread(state.detach()),
             nodes=mean_nodes(state),
         )
+
+    def _line_ids(self, shown: Recall) -> list[int]:
+        text = "".join(f"{line}\n" for line in shown.lines)
+        ids: list[int] = self.model.tokenizer(text, add_special_tokens=False)["input_ids"] if text else []
+        return ids
 
     def _remember(self, batch: Batch) -> tuple[MemoryState, Tensor]:
         """The memories after the batch's sessions, and the drift of each, mean over its sessions, ``(B,)``."""

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mlmf.model import IGNORED, MLMFModel
-from mlmf.training.batching import Collator, Counts, Untold, epoch_order
+from mlmf.training.batching import Collator, Counts, Untold, epoch_order, with_lines
 from mlmf.training.feature_cache import FeatureCache
 from mlmf.training.feature_memory import FeatureMemory
 from mlmf.types import Conversation
@@ -161,3 +161,15 @@ def test_an_epoch_is_a_permutation_in_which_examples_of_a_conversation_stay_toge
     if together > 1:
         parts = sum(-(-conversations.count(c) // together) for c in set(conversations))
         assert changes <= max(0, parts - 1)
+
+
+def test_shown_lines_stand_before_the_prompts_and_rows_still_end_together(
+    make_collator: Callable[..., Collator],
+) -> None:
+    batch = make_collator()([example(), example(prompt=[5, 6, 7, 9], index=1)])
+    ids, mask, labels = with_lines(batch, [[11, 12, 13, 14, 15], [11]], PAD)
+    assert ids.tolist() == [[11, 12, 13, 14, 15, 5, 6, 8, 2], [PAD, PAD, 11, 5, 6, 7, 9, 8, 2]]
+    assert torch.equal(mask, (ids != PAD).long())
+    assert labels.tolist() == [[IGNORED] * 7 + [8, 2]] * 2
+    without = with_lines(batch, [[], []], PAD)
+    assert all(map(torch.equal, without, (batch.input_ids, batch.attention_mask, batch.labels)))

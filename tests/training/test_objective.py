@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -16,7 +17,7 @@ from mlmf.training.examples import build_examples, tokenise
 from mlmf.training.feature_cache import FeatureCache
 from mlmf.training.feature_memory import FeatureMemory
 from mlmf.training.objective import Losses, Objective
-from mlmf.types import Conversation
+from mlmf.types import Conversation, Query
 
 MakeBatch = Callable[..., Batch]
 
@@ -82,6 +83,22 @@ def test_gen_is_the_models_loss_after_the_sessions(model: MLMFModel, make_batch:
     assert losses.total.item() == pytest.approx(losses.gen, rel=1e-6)
     assert sum(losses.gates) == pytest.approx(1, abs=1e-4)
     assert losses.spread > 0.3
+
+
+def test_a_prompt_with_shown_lines_is_the_one_that_text_mode_answers(model: MLMFModel, make_batch: MakeBatch) -> None:
+    batch = replace(make_batch([1, 6], needed=[0, 1, 2]), shown_tokens=40)
+    state = model.init_state(2)
+    for sessions, _ in batch.steps:
+        state = model.remember(sessions, state)
+    model.config.recall_tokens = 40
+    questions = model.tokenizer.batch_decode(batch.queries)
+    answers = model.answer_all([Query(question) for question in questions], state, max_new_tokens=2)
+    with mock.patch.object(model.lm, "forward", wraps=model.lm.forward) as forward:
+        losses = loss_of(model, batch)
+    mask = forward.call_args.kwargs["attention_mask"]
+    targets = (batch.labels != IGNORED).sum(1)
+    assert (mask.sum(1) - targets).tolist() == [answer.tokens_read for answer in answers]
+    assert losses.gen != loss_of(model, replace(batch, shown_tokens=0)).gen
 
 
 def test_retention_and_hinge_are_added_with_their_weights(model: MLMFModel, make_batch: MakeBatch) -> None:
