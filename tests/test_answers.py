@@ -5,6 +5,7 @@ from datetime import datetime
 import pytest
 import torch
 
+from mlmf.abstention import ABSTENTION
 from mlmf.config.model import LoraSettings, MLMFConfig
 from mlmf.memory.state import MemoryState
 from mlmf.model import MLMFModel
@@ -63,6 +64,21 @@ def test_text_mode_puts_recalled_lines_before_the_question() -> None:
     answer = model.answer("Which cat is called Miso?", state, max_new_tokens=2)
     bare = len(model.tokenizer(answer_prompt(Query("Which cat is called Miso?")))["input_ids"])
     assert bare < answer.tokens_read <= bare + 60
+
+
+def test_the_abstention_is_said_exactly_from_its_probability_on() -> None:
+    model = build()
+    state, question = remembered(model), "Which cat is called Miso?"
+    first = model.tokenizer(f" {ABSTENTION}", add_special_tokens=False)["input_ids"][0]
+    ids = torch.tensor([model.tokenizer(answer_prompt(Query(question)))["input_ids"]])
+    query = model.query_keys([model.tokenizer(question)["input_ids"]])
+    likely = model(ids, state=state, query=query).logits[0, -1].float().softmax(-1)[first].item()
+    begins = {}
+    for threshold in (0.9 * likely, 1.1 * likely, 0.0, 1.0):
+        model.config.abstain_from = threshold
+        begins[threshold] = model.answer(question, state, max_new_tokens=1).text
+    word = model.tokenizer.decode([first]).strip()
+    assert [text == word for text in begins.values()] == [True, False, True, False]
 
 
 def test_prompt_is_lines_then_the_dated_question() -> None:

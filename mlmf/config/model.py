@@ -24,6 +24,8 @@ class MemorySettings:
     """How many event nodes a question reads."""
     recall_tokens: int | None = None
     """Budget of recalled text put into the prompt; 0 is the pure tensor memory."""
+    abstain_from: float | None = None
+    """Probability of the abstention from which it is said."""
 
     @property
     def changed(self) -> dict[str, Any]:
@@ -112,6 +114,10 @@ class MLMFConfig:
     """Budget of recalled text put into the prompt; 0 is the pure tensor memory."""
     recall_neighbours: int = 0
     """Turns on either side of a recalled one that are shown too, where the budget allows."""
+    abstain_from: float | None = None
+    """Probability of the abstention from which it is said: 0.5 where a wrong answer costs as much as a wrong refusal, less
+    where it costs more. null says what is likeliest word by word, which refuses where the abstention is likelier than every
+    single first word, and so too where it is less likely than all answers together."""
     working: bool = True
     """Ablation: keep the working layer."""
     episodic: bool = True
@@ -161,5 +167,7 @@ class MLMFConfig:
         for name in ("recall_tokens", "recall_neighbours"):
             if getattr(self, name) < 0:
                 raise UserError(f"{name} must be at least 0, got {getattr(self, name)}")
+        if self.abstain_from is not None and not 0.0 <= self.abstain_from <= 1.0:
+            raise UserError(f"abstain_from must be in [0, 1] or null, got {self.abstain_from}")
         if not (self.working or self.episodic or self.semantic):
             raise UserError("working, episodic and semantic are all false: that is the base model; keep at least one")

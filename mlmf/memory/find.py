@@ -42,7 +42,9 @@ class FindScores:
 
 
 class NodeScorer(nn.Module):
-    """Relevance of every event node to a query; the weights of its parts are learned."""
+    """Relevance of every event node to a query; the weights of its parts are learned, but for what outdated turns lose."""
+
+    versions: Tensor | None
 
     def __init__(self, versions: bool = True, nothing: bool = True) -> None:
         """Start from values chosen on 16 of LOCCO's training users; the form was first explored on its test users.
@@ -64,7 +66,8 @@ class NodeScorer(nn.Module):
         self.before = nn.Parameter(torch.tensor(0.0))
         self.after = nn.Parameter(torch.tensor(0.0))
         self.ties = nn.Parameter(torch.tensor(0.0))
-        self.versions = nn.Parameter(torch.tensor(1.0)) if versions else None
+        # not learned: it lowers every other turn while the best one is right, so that learning would raise it without end
+        self.register_buffer("versions", torch.tensor(1.0) if versions else None)
         self.doubt = nn.Parameter(torch.tensor(0.0)) if nothing else None
         self.doubt_per_token = nn.Parameter(torch.tensor(2.2)) if nothing else None
 

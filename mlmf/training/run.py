@@ -54,7 +54,8 @@ def run_training(config: TrainConfig) -> Path | None:
         return None
     if config.init_from is not None:
         model = MLMFModel.from_pretrained(config.init_from, device=device)
-        model.config.recall_nodes, model.config.recall_tokens = config.model.recall_nodes, config.model.recall_tokens
+        for name in ("recall_nodes", "recall_tokens", "abstain_from"):
+            setattr(model.config, name, getattr(config.model, name))
     else:
         model = MLMFModel.from_base(config.model.base_model, config.model, device=device)
     trainer = Trainer(config, model, data, dump_config(config))

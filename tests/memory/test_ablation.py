@@ -96,8 +96,7 @@ def test_without_a_layer_the_read_is_that_of_a_memory_that_never_held_it(off: st
     [
         ("working", [], 0),
         ("episodic", ["episodic."], 0),
-        ("semantic", ["semantic.", "scorer.", "find_weight", "key_projection.token"], 16),
-        ("versions", ["scorer.versions"], 0),
+        ("semantic", ["semantic.", "scorer.", "find_weight", "key_projection.token"], 15),
         ("nothing", ["scorer.doubt", "nothing"], 0),
         ("gating", [f"fusions.{i}.gate" for i in range(9)], 0),
     ],

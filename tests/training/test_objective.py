@@ -244,7 +244,7 @@ def test_evidence_loss_is_that_of_the_turn_that_answers_and_trains_the_find_step
     grads = gradients(model, lambda: loss_of(model, batch, evidence=0.5).total)
     find = {name: grad for name, grad in grads.items() if "key_projection" in name or "scorer" in name}
     assert {name.removeprefix("memory.") for name in find} >= {
-        "key_projection.projection", "key_projection.token.weight", "scorer.versions", "scorer.doubt",
+        "key_projection.projection", "key_projection.token.weight", "scorer.context", "scorer.doubt",
     }  # fmt: skip
     # no question here names a speaker or a month, and no two turns mention the same
     still = {f"memory.scorer.{name}" for name in ("speaker", "month", "ties")}
