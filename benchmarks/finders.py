@@ -97,7 +97,7 @@ def pruned(state: MemoryState, policy: str, share: float, model: MLMFModel, seed
 
     Args:
         state: the whole memory.
-        policy: ``salience`` is the model's own (learned salience, then degree, then the newer); the others keep the
+        policy: ``salience`` is the model's own (learned salience and length, then degree, then the newer); the others keep the
             newest or longest turns, or any. All count the date line of a session as a node.
         share: of the nodes, in (0, 1].
         model: prunes and embeds.
@@ -112,7 +112,8 @@ def pruned(state: MemoryState, policy: str, share: float, model: MLMFModel, seed
     elif policy == "longest":
         order.sort(key=lambda i: len(nodes[i].line))
     rank = torch.empty(len(nodes))
-    rank[torch.tensor(order)] = torch.arange(len(nodes), dtype=rank.dtype)
+    # so far apart that the length of a turn, which counts beside its salience, has no say
+    rank[torch.tensor(order)] = 100 * torch.arange(len(nodes), dtype=rank.dtype)
     salience = state.salience[0].float() if policy == "salience" else rank
     capacity, semantic.c_s = semantic.c_s, max(2, round(share * len(nodes)))
     try:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import torch
-from torch import FloatTensor, LongTensor, Tensor
-from transformers import LogitsProcessor, LogitsProcessorList, PreTrainedTokenizerBase, StoppingCriteriaList
+from torch import Tensor
+from transformers import PreTrainedTokenizerBase, StoppingCriteriaList
 
-from mlmf.abstention import ABSTENTION, is_abstention
+from mlmf.abstention import is_abstention
+from mlmf.llm.abstaining import abstaining
 from mlmf.llm.greedy import DecodingClock, FirstLine
 from mlmf.memory.gate import LAYERS
 from mlmf.memory.state import MemoryState
@@ -23,28 +24,6 @@ if TYPE_CHECKING:
 
 SHORTEST_LINE = 8
 """Tokens of a dated line, about: so many turns are ranked for a budget as could fit into it."""
-
-
-class AbstainFrom(LogitsProcessor):
-    """Begins an answer with the abstention exactly where that is probable enough, whatever the likeliest first word."""
-
-    def __init__(self, probability: float, first: int, prompt_tokens: int) -> None:
-        """Decide at the first token written.
-
-        Args:
-            probability: from which the abstention is said.
-            first: its first token.
-            prompt_tokens: length of the prompts.
-        """
-        self.probability, self.first, self.prompt_tokens = probability, first, prompt_tokens
-
-    def __call__(self, input_ids: LongTensor, scores: FloatTensor) -> FloatTensor:
-        """Scores ``(B, V)`` of the next token."""
-        if input_ids.shape[1] != self.prompt_tokens:
-            return scores
-        abstains = scores.float().softmax(-1)[:, self.first, None] >= self.probability
-        is_first = torch.arange(scores.shape[1], device=scores.device) == self.first
-        return cast(FloatTensor, scores.masked_fill(abstains != is_first, -torch.inf))
 
 
 @torch.no_grad()
@@ -76,7 +55,7 @@ def answer_all(model: MLMFModel, queries: Sequence[Query], state: MemoryState, m
     tokens, gamma = model.decode(
         ids.to(model.device), mask.to(model.device), found.bank, max_new_tokens=max_new_tokens, do_sample=False,
         stopping_criteria=StoppingCriteriaList([clock, FirstLine(tokenizer, ids.shape[1])]),
-        logits_processor=_processors(model, ids.shape[1]),
+        logits_processor=abstaining(model.config.abstain_from, tokenizer, ids.shape[1]),
     )  # fmt: skip
     texts = tokenizer.batch_decode(tokens[:, ids.shape[1] :], skip_special_tokens=True)
     texts = [text.strip().split("\n")[0].strip() for text in texts]
@@ -122,15 +101,6 @@ def shown_lines(
         )
         for row, (recall, question) in enumerate(zip(ranked, questions, strict=True))
     ]  # fmt: skip
-
-
-def _processors(model: MLMFModel, prompt_tokens: int) -> LogitsProcessorList:
-    probability = model.config.abstain_from
-    if probability is None:
-        return LogitsProcessorList()
-    # as it stands after the prompt, see mlmf.training.examples.target_ids
-    first = model.tokenizer(f" {ABSTENTION}", add_special_tokens=False)["input_ids"][0]
-    return LogitsProcessorList([AbstainFrom(probability, first, prompt_tokens)])
 
 
 def _count(tokenizer: PreTrainedTokenizerBase, text: str) -> int:

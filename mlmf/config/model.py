@@ -25,7 +25,7 @@ class MemorySettings:
     recall_tokens: int | None = None
     """Budget of recalled text put into the prompt; 0 is the pure tensor memory."""
     abstain_from: float | None = None
-    """Probability of the abstention from which it is said."""
+    """Probability of the abstention from which it is said; text systems that the checkpoint answers for keep its own."""
 
     @property
     def changed(self) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from torch import Tensor
 from transformers import (
     GenerationConfig,
     LlamaForCausalLM,
-    LogitsProcessorList,
     PreTrainedModel,
     PreTrainedTokenizerBase,
     StoppingCriteria,
@@ -24,6 +23,7 @@ from transformers import (
 )
 from transformers.cache_utils import Cache, DynamicCache
 
+from mlmf.llm.abstaining import abstaining
 from mlmf.llm.guided import Guide, can_guide
 
 # transformers renamed this argument of every model within its fifth major version
@@ -53,14 +53,23 @@ class GreedyDecoder:
     as much as the keys and values it reads.
     """
 
-    def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, *, max_batch_tokens: int) -> None:
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        max_batch_tokens: int,
+        abstain_from: float | None = None,
+    ) -> None:
         """Use a loaded model.
 
         Args:
             model: the causal LM; it is put into evaluation mode.
             tokenizer: its tokenizer.
             max_batch_tokens: bound on rows times tokens per row of one batch, which bounds the size of its cache.
+            abstain_from: see :class:`mlmf.config.model.MLMFConfig`.
         """
+        self.abstain_from = abstain_from
         self.model = model.eval()
         self.tokenizer = tokenizer
         self.max_batch_tokens = max_batch_tokens
@@ -154,6 +163,9 @@ class GreedyDecoder:
         clock = DecodingClock()
         watching = [clock, FirstLine(self.tokenizer, width)] if one_line else [clock]
         guided = self._guide.start(schema, len(rows), width) if schema and self._guide else None
+        processors = abstaining(self.abstain_from, self.tokenizer, width)
+        if guided:
+            processors.append(guided)
         alive = list(range(len(rows)))
         written: list[list[int]] = [[] for _ in rows]
         while alive and ids.shape[1] < width + max_new_tokens:
@@ -165,7 +177,7 @@ class GreedyDecoder:
                     min(left, _STEPS) if can_drop else left, end_ids, is_first=left == max_new_tokens
                 ),
                 stopping_criteria=StoppingCriteriaList(watching),
-                logits_processor=LogitsProcessorList([guided] if guided else []),
+                logits_processor=processors,
                 **{_CACHE_ARGUMENT: cache},
             )
             for row, found in zip(alive, ids[:, width:].tolist(), strict=True):

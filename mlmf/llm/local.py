@@ -22,6 +22,7 @@ class LocalLanguageModel(LanguageModel):
         *,
         chat: bool = False,
         max_batch_tokens: int = 65_536,
+        abstain_from: float | None = None,
     ) -> None:
         """Wrap a loaded model.
 
@@ -30,9 +31,10 @@ class LocalLanguageModel(LanguageModel):
             tokenizer: its tokenizer.
             chat: wrap every prompt as one user message of the tokenizer's chat template.
             max_batch_tokens: see :class:`GreedyDecoder`.
+            abstain_from: see :class:`mlmf.config.model.MLMFConfig`.
         """
         self.model, self.tokenizer = model, tokenizer
-        self._decoder = GreedyDecoder(model, tokenizer, max_batch_tokens=max_batch_tokens)
+        self._decoder = GreedyDecoder(model, tokenizer, max_batch_tokens=max_batch_tokens, abstain_from=abstain_from)
         self._head, self._tail = _split_chat_template(tokenizer) if chat else ("", "")
         self._chat = chat
 

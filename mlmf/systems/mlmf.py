@@ -70,14 +70,19 @@ class MLMFSystem(MemorySystem):
 
 
 def language_model(
-    checkpoint: str | Path, *, base_model: str | None = None, device: str | None = None
+    checkpoint: str | Path,
+    *,
+    base_model: str | None = None,
+    device: str | None = None,
 ) -> LocalLanguageModel:
     """The checkpoint's own language model, adapters and all, without any memory: the control for the text systems.
+
+    It abstains by the same rule as the checkpoint does.
 
     Arguments and errors are those of :meth:`MLMFSystem.from_checkpoint`.
     """
     model = _load(checkpoint, base_model, device).eval()
-    return LocalLanguageModel(model.lm, model.tokenizer)
+    return LocalLanguageModel(model.lm, model.tokenizer, abstain_from=model.config.abstain_from)
 
 
 def _load(
