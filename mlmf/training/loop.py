@@ -1,11 +1,10 @@
-"""The training loop: examples in a seeded order, one optimiser step after another, through accelerate."""
+"""The training loop: one optimiser step after another, through accelerate."""
 
 from __future__ import annotations
 
 import json
 import logging
 import math
-import random
 import sys
 import time
 from collections.abc import Sequence
@@ -17,26 +16,23 @@ from typing import Any
 import torch
 from accelerate import Accelerator, PartialState
 from accelerate.utils import DistributedDataParallelKwargs, set_seed
-from datasets import Dataset
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from mlmf import checkpoint
-from mlmf.abstention import ABSTENTION
 from mlmf.config.training import TrainConfig
 from mlmf.errors import UserError
 from mlmf.model import MLMFModel
 from mlmf.paths import cache_dir
-from mlmf.training.batching import Batch, Collator, Counts, Untold, epoch_order
+from mlmf.training.batching import Counts
 from mlmf.training.calibration import calibrate
 from mlmf.training.data import TrainingData
-from mlmf.training.examples import build_examples, target_ids, tokenise
 from mlmf.training.feature_cache import FeatureCache
-from mlmf.training.feature_memory import FeatureMemory
 from mlmf.training.find_objective import FindObjective
 from mlmf.training.interrupts import Interrupts
 from mlmf.training.objective import Losses, Objective
 from mlmf.training.optimiser import MasterAdamW, cosine_with_warmup, parameter_groups
 from mlmf.training.run_folder import RunFolder
+from mlmf.training.step_batches import StepBatches
 from mlmf.training.wrapped import set_up, shard_base
 from mlmf.types import Conversation
 
@@ -59,7 +55,6 @@ class Trainer:
     def __init__(self, config: TrainConfig, model: MLMFModel, data: TrainingData, config_yaml: str) -> None:
         """Prepare data, optimiser and processes; reads and caches the sessions that have no features yet."""
         self.config, self.read_ids = config, data.ids
-        conversations = data.conversations
         set_seed(config.seed)
         self.accelerator = Accelerator(
             cpu=PartialState().device.type == "cpu",
@@ -71,24 +66,10 @@ class Trainer:
         self.folder = RunFolder(Path(config.output_dir))
         self.config_yaml = config_yaml
         set_up(model, config, self.accelerator.device)
-        self.examples, self.examples_key = self._examples(conversations)
         self.features = FeatureCache(model, cache_dir())
-        self._read_sessions(conversations)
-        model.queries.keep(self.examples["query"])
-        untold = Untold(config.untold_share, target_ids(ABSTENTION, model.tokenizer, config.max_target_tokens))
-        self.collator = Collator(
-            conversations,
-            FeatureMemory(self.features),
-            config.seed,
-            model.tokenizer.pad_token_id,
-            # a whole history holds what answers
-            untold=untold if config.generate else None,
-            whole=not config.generate,
-        )
-        self.batch_size = config.per_device_train_batch_size
-        per_step = self.batch_size * config.gradient_accumulation_steps * self.accelerator.num_processes
-        self.steps_per_epoch = math.ceil(len(self.examples) / per_step)
-        self.total_steps = config.max_steps or config.num_train_epochs * self.steps_per_epoch
+        self.batches = StepBatches(config, data.conversations, model, self.features, self.accelerator)
+        self._read_sessions(data.conversations)
+        model.queries.keep(self.batches.examples["query"])
         objective = (
             Objective(model, config.tbptt_sessions, config.entropy_weight, config.evidence_weight)
             if config.generate
@@ -105,21 +86,11 @@ class Trainer:
         groups = parameter_groups(model, rates, config.weight_decay)
         self.optimiser = MasterAdamW(groups)
         self.rates = [group["lr"] for group in groups]
-        self.schedule = cosine_with_warmup(config.warmup_steps, self.total_steps)
+        self.schedule = cosine_with_warmup(config.warmup_steps, self.batches.total)
         self.earlier_stages = [] if config.init_from is None else checkpoint.training_stages(config.init_from)
         self.stop_requested = False
 
-    # ---------------------------------------------------------------- data
-
-    def _examples(self, conversations: Sequence[Conversation]) -> tuple[Dataset, str]:
-        config = self.config
-        examples = build_examples(
-            conversations, config.objectives, gaps_per_session=config.gaps_per_session, seed=config.seed
-        )
-        return tokenise(
-            examples, self.model.tokenizer, cache_dir(),
-            max_prompt_tokens=config.max_reply_context, max_target_tokens=config.max_target_tokens,
-        )  # fmt: skip
+    # ---------------------------------------------------------------- sessions
 
     def _read_sessions(self, conversations: Sequence[Conversation]) -> None:
         sessions = [session for conversation in conversations for session in conversation.sessions]
@@ -140,44 +111,12 @@ class Trainer:
                 )
         self.accelerator.wait_for_everyone()
 
-    def _order(self, epoch: int) -> list[int]:
-        together = 1 if self.config.generate else self.batch_size
-        return epoch_order(self.examples["conversation"], self.config.seed * 100_003 + epoch, together)
-
-    def _step_batches(self, step: int) -> list[Batch]:
-        """This process's batches of one optimiser step. A function of the step alone: resuming needs no bookkeeping."""
-        config, accelerator = self.config, self.accelerator
-        epoch, within = divmod(step, self.steps_per_epoch)
-        self.collator.distractors, self.collator.shown_tokens = self._distractors(step), self._shown_tokens(step)
-        round_size = self.batch_size * accelerator.num_processes
-        step_size = round_size * config.gradient_accumulation_steps
-        indices = self._order(epoch)[within * step_size : (within + 1) * step_size]
-        batches = []
-        for start in range(0, len(indices), round_size):
-            everyone = indices[start : start + round_size]
-            rank, processes = accelerator.process_index, accelerator.num_processes
-            mine = everyone[len(everyone) * rank // processes : len(everyone) * (rank + 1) // processes]
-            # where the last round of an epoch has fewer examples than processes, one is repeated: all must take part
-            part = mine or everyone[:1]
-            batches.append(self.collator([{**self.examples[i], "index": i, "epoch": epoch} for i in part]))
-        return batches
-
-    def _distractors(self, step: int) -> int:
-        ramp = self.config.distractor_ramp * self.total_steps
-        grown = 1.0 if ramp == 0 else min(1.0, step / ramp)
-        return round(self.config.distractor_sessions * grown)
-
-    def _shown_tokens(self, step: int) -> int:
-        """Budget of recalled lines: mostly none, or some part of the largest, so that one model answers with any."""
-        draw, largest = random.Random(f"shown {self.config.seed} {step}"), self.config.shown_tokens
-        return draw.randint(largest // 4, largest) if draw.random() < self.config.shown_share else 0
-
     # ---------------------------------------------------------------- steps
 
     def step(self, step: int) -> tuple[Losses, int]:
         """One optimiser step; returns its losses over all batches and processes, and the tokens this process read."""
         config, accelerator = self.config, self.accelerator
-        batches = self._step_batches(step)
+        batches = self.batches(step)
         in_step = torch.tensor([batch.counts for batch in batches], device=accelerator.device).sum(0)
         count = len(batches) * accelerator.num_processes
         per_batch = Counts(*(accelerator.reduce(in_step, "sum") / count).tolist())
@@ -262,18 +201,18 @@ class Trainer:
         config = self.config
         window: list[Losses] = []
         tokens, began, first = 0, time.perf_counter(), time.perf_counter()
-        for step in range(start, self.total_steps):
+        for step in range(start, self.batches.total):
             losses, read = self.step(step)
             window.append(losses)
             tokens += read
             done = step + 1
-            if done % config.logging_steps == 0 or done == self.total_steps:
+            if done % config.logging_steps == 0 or done == self.batches.total:
                 now = time.perf_counter()
-                left = (now - first) / (done - start) * (self.total_steps - done)
+                left = (now - first) / (done - start) * (self.batches.total - done)
                 self._log(done, window, tokens / (now - began), left)
                 window, tokens, began = [], 0, now
             stopping = self._anyone_stops()
-            if stopping or (config.save_steps and done % config.save_steps == 0 and done < self.total_steps):
+            if stopping or (config.save_steps and done % config.save_steps == 0 and done < self.batches.total):
                 self._save(done)
             if stopping:
                 self.stop_requested = True  # on every process, whichever of them was asked
@@ -305,7 +244,7 @@ class Trainer:
         logger.info(
             "step %d/%d | loss %.3f (gen %.3f ret %.4f evi %.2f) | found %.2f | gates w %.2f e %.2f s %.2f open %.2f | lr %.1e "
             "| %.0f tok/s | %s left",
-            step, self.total_steps, record["loss/total"], mean("gen"), mean("ret"), mean("evi"), found, *gates,
+            step, self.batches.total, record["loss/total"], mean("gen"), mean("ret"), mean("evi"), found, *gates,
             record["gates/opening"], rate, tokens_per_s, _minutes(left_s),
         )  # fmt: skip
 
@@ -323,9 +262,9 @@ class Trainer:
             # whoever scores the model refuses to do it on these, and on those of the stages before
             "conversation_ids": self.read_ids,
             "earlier_stages": self.earlier_stages,
-            "examples": len(self.examples),
-            "examples_fingerprint": self.examples_key,
-            "total_steps": self.total_steps,
+            "examples": len(self.batches.examples),
+            "examples_fingerprint": self.batches.fingerprint,
+            "total_steps": self.batches.total,
             "processes": self.accelerator.num_processes,
         }
 

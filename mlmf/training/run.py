@@ -65,7 +65,8 @@ def run_training(config: TrainConfig) -> Path | None:
     )
     logger.info(
         "%s: %d conversations, %d examples, %d steps (%d an epoch); %.1f M of %.1f M parameters trained on %s",
-        config.task, len(data.conversations), len(trainer.examples), trainer.total_steps, trainer.steps_per_epoch,
+        config.task, len(data.conversations), len(trainer.batches.examples),
+        trainer.batches.total, trainer.batches.per_epoch,
         counts[0] / 1e6, counts[1] / 1e6, trainer.accelerator.device,
     )  # fmt: skip
     if config.dry_run:

