@@ -34,7 +34,7 @@ from mlmf.data.tasks import load_task
 from mlmf.evaluation.official import stems
 from mlmf.evaluation.results import write_json
 from mlmf.evaluation.statistics import mean
-from mlmf.llm.chat import ChatModel, Message, Reply
+from mlmf.llm.chat import ChatModel, DelegatingChatModel, Message, Reply
 from mlmf.llm.local_chat import LocalChatModel
 from mlmf.llm.structured import parse
 from mlmf.retrieval.encoder import Encoder, SentenceEncoder
@@ -50,22 +50,13 @@ SHOWN = 8
 """Statements of each kind that the results keep, for people to look at."""
 
 
-class CountedReplies(ChatModel):
+class CountedReplies(DelegatingChatModel):
     """Another model's replies, counted: how often JSON was asked for, and how often it came."""
 
     def __init__(self, model: ChatModel) -> None:
         """Ask ``model``."""
-        self.name, self._model = model.name, model
+        super().__init__(model)
         self.counts = {"asked": 0, "valid_at_once": 0, "valid_when_repaired": 0}
-
-    @property
-    def context_window(self) -> int:
-        """That of the model."""
-        return self._model.context_window
-
-    def count_tokens(self, text: str) -> int:
-        """As the model counts."""
-        return self._model.count_tokens(text)
 
     def chat(
         self, conversations: Sequence[Sequence[Message]], max_new_tokens: int, *, schema: type[BaseModel] | None = None

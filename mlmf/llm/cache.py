@@ -13,12 +13,12 @@ from typing import Any
 from pydantic import BaseModel
 
 from mlmf.errors import UserError
-from mlmf.llm.chat import ChatModel, Message, Reply
+from mlmf.llm.chat import ChatModel, DelegatingChatModel, Message, Reply
 
 _WAIT_SECONDS = 60.0
 
 
-class CachedChatModel(ChatModel):
+class CachedChatModel(DelegatingChatModel):
     """A model whose replies are kept, in a file that many threads and processes may share.
 
     The key of a reply is the sha256 of the model's name, the settings it was made with, the messages, the token limit and
@@ -37,20 +37,10 @@ class CachedChatModel(ChatModel):
         Raises:
             UserError: the file cannot be made, or is no cache of this version.
         """
-        self.name = model.name
-        self._model = model
+        super().__init__(model)
         self._path = Path(path)
         self._settings = dict(settings or {})
         self._create()
-
-    @property
-    def context_window(self) -> int:
-        """That of the model."""
-        return self._model.context_window
-
-    def count_tokens(self, text: str) -> int:
-        """As the model counts."""
-        return self._model.count_tokens(text)
 
     def chat(
         self,

@@ -74,3 +74,21 @@ class ChatModel(ABC):
             ChatError: a reply failed; callers count that.
             UserError: the model cannot be reached or used as it is set up.
         """
+
+
+class DelegatingChatModel(ChatModel):
+    """Another model, known by its name, with something done around its replies: subclasses say what in :meth:`chat`."""
+
+    def __init__(self, model: ChatModel) -> None:
+        """Stand before ``model``."""
+        self.name = model.name
+        self._model = model
+
+    @property
+    def context_window(self) -> int:
+        """That of the model."""
+        return self._model.context_window
+
+    def count_tokens(self, text: str) -> int:
+        """As the model counts."""
+        return self._model.count_tokens(text)
