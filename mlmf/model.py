@@ -21,15 +21,14 @@ from mlmf.encoder import BaseEncoder
 from mlmf.errors import UserError
 from mlmf.hooks import FusionHooks
 from mlmf.memory.features import SessionFeatures
-from mlmf.memory.find import FindScores
 from mlmf.memory.fusion import MemoryBank
-from mlmf.memory.host import decoder_layers, host_attention
+from mlmf.memory.host import decoder_layers, host_attention, layers_read
 from mlmf.memory.keys import QueryKeys
 from mlmf.memory.multilayer import MultiLayerMemory
 from mlmf.memory.state import MemoryState
 from mlmf.output import IGNORED, MLMFOutput, labelled_loss, mean_gates, predicting_positions
 from mlmf.queries import QueryReader
-from mlmf.recall import Found, Recall, as_bank, choose
+from mlmf.recall import Found, find
 from mlmf.types import Answer, Query, Session
 
 __all__ = ["IGNORED", "MLMFModel", "MLMFOutput"]
@@ -54,11 +53,7 @@ class MLMFModel(nn.Module):
         layers = decoder_layers(lm)
         self.base_digest = weights_digest(lm.named_parameters())
         self.config, self.tokenizer = config, tokenizer
-        self.fusion_layers = config.fusion_layers or _spread(len(layers))
-        self.key_layer = len(layers) // 5 if config.key_layer is None else config.key_layer
-        for index in (*self.fusion_layers, self.key_layer):
-            if not 0 <= index < len(layers):
-                raise UserError(f"layer {index} does not exist: {config.base_model} has layers 0 to {len(layers) - 1}")
+        self.fusion_layers, self.key_layer = layers_read(config, len(layers))
         with torch.random.fork_rng():
             torch.manual_seed(config.seed)
             hosts = [host_attention(layers[index], lm) for index in self.fusion_layers]
@@ -209,12 +204,7 @@ class MLMFModel(nn.Module):
         b = query.keys.shape[0]
         if b != state.batch_size and state.batch_size != 1:
             raise UserError(f"{b} queries for a state of {state.batch_size} conversations: give one each")
-        if state.is_empty():
-            return Found(None, [Recall((), ()) for _ in range(b)], None)
-        scores: FindScores = self.memory.scorer(query, state)
-        recalls = choose(scores.nodes, state, self.config.recall_nodes)
-        bank = as_bank(state, recalls, scores, self.memory.find_weight, self.memory.nothing, self.memory.codec)
-        return Found(bank, recalls, scores)
+        return find(query, state, self.memory, self.config.recall_nodes)
 
     def forward(
         self,
@@ -343,9 +333,3 @@ class MLMFModel(nn.Module):
                 f"this memory state belongs to {state.fingerprint!r}, the model is {self.fingerprint!r}: "
                 "remember the sessions again with this model"
             )
-
-
-def _spread(depth: int, count: int = 5) -> list[int]:
-    """Fusion layers of a model of ``depth``: ``count`` from a quarter of the way to four fifths (8, 12, ..., 24 of 30)."""
-    first, last = round(depth * 4 / 15), round(depth * 4 / 5)
-    return sorted({round(first + (last - first) * i / (count - 1)) for i in range(count)})

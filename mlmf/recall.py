@@ -14,6 +14,8 @@ from mlmf.memory.cues import asks_about_past
 from mlmf.memory.find import FindScores
 from mlmf.memory.fusion import MemoryBank
 from mlmf.memory.gate import MASKED
+from mlmf.memory.keys import QueryKeys
+from mlmf.memory.multilayer import MultiLayerMemory
 from mlmf.memory.nodes import versions
 from mlmf.memory.rounding import CODE_STEPS, from_stored
 from mlmf.memory.state import MemoryState, Node
@@ -48,6 +50,23 @@ class Found:
     bank: MemoryBank | None
     recalls: list[Recall]
     scores: FindScores | None
+
+
+def find(query: QueryKeys, state: MemoryState, memory: MultiLayerMemory, count: int) -> Found:
+    """Score the event nodes for each query, choose the best, and lay out what the fusion layers will attend to.
+
+    Args:
+        query: ``B`` queries.
+        state: one memory per query, or a single one for all.
+        memory: what scores the nodes and decodes them.
+        count: ``m``, how many nodes are read.
+    """
+    if state.is_empty():
+        return Found(None, [Recall((), ()) for _ in query.texts], None)
+    scores: FindScores = memory.scorer(query, state)
+    recalls = choose(scores.nodes, state, count)
+    bank = as_bank(state, recalls, scores, memory.find_weight, memory.nothing, memory.codec)
+    return Found(bank, recalls, scores)
 
 
 def choose(scores: Tensor, state: MemoryState, count: int) -> list[Recall]:

@@ -11,6 +11,7 @@ from transformers import PreTrainedModel
 from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
 from transformers.pytorch_utils import Conv1D
 
+from mlmf.config.model import MLMFConfig
 from mlmf.errors import UserError
 
 _SEPARATE = ("q_proj", "k_proj", "v_proj")
@@ -58,6 +59,28 @@ def decoder_layers(lm: PreTrainedModel) -> nn.ModuleList:
     if reason is not None:
         raise UserError(f"{type(lm).__name__} cannot be wrapped: {reason}. Use a decoder-only causal LM.")
     return found[0]
+
+
+def layers_read(config: MLMFConfig, depth: int) -> tuple[list[int], int]:
+    """Before which decoder layers memory is fused in, and whose input makes keys.
+
+    Without a setting there are five fusion layers, from a quarter of the way to four fifths (8, 12, ..., 24 of 30), and
+    keys come from a fifth of the way.
+
+    Args:
+        config: settings of the model.
+        depth: how many decoder layers there are.
+
+    Raises:
+        UserError: a setting names a layer that does not exist.
+    """
+    first, last = round(depth * 4 / 15), min(round(depth * 4 / 5), depth - 1)
+    fusion_layers = config.fusion_layers or sorted({round(first + (last - first) * i / 4) for i in range(5)})
+    key_layer = depth // 5 if config.key_layer is None else config.key_layer
+    for index in (*fusion_layers, key_layer):
+        if not 0 <= index < depth:
+            raise UserError(f"layer {index} does not exist: {config.base_model} has layers 0 to {depth - 1}")
+    return fusion_layers, key_layer
 
 
 def host_attention(layer: nn.Module, lm: PreTrainedModel) -> HostAttention:

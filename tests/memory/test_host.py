@@ -21,7 +21,7 @@ from transformers.models.llama.modeling_llama import eager_attention_forward
 
 from mlmf.config.model import LoraSettings, MLMFConfig
 from mlmf.errors import UserError
-from mlmf.memory.host import decoder_layers, host_attention
+from mlmf.memory.host import decoder_layers, host_attention, layers_read
 from mlmf.model import MLMFModel
 from mlmf.tiny import VOCAB_SIZE, tiny_model, tiny_tokenizer
 from mlmf.types import Session, Turn
@@ -155,6 +155,15 @@ def test_a_fused_projection_of_another_layout_is_not_copied() -> None:
     host = host_attention(layer, lm)
     assert fused.shape[0] == 64 + 2 * 16 and host.q.weight.shape == (64, 64)
     assert not torch.equal(host.q.weight, fused[:64])
+
+
+@pytest.mark.parametrize("depth", [1, 2, 4, 12, 30, 80])
+def test_layers_are_spread_over_models_of_any_depth(depth: int) -> None:
+    fusion_layers, key_layer = layers_read(MLMFConfig(), depth)
+    assert (
+        fusion_layers == sorted(set(fusion_layers)) and 0 <= key_layer <= fusion_layers[0] <= fusion_layers[-1] < depth
+    )
+    assert len(fusion_layers) == 5 or depth < 12
 
 
 @pytest.mark.parametrize("kind", CASES)
