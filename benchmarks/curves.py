@@ -39,7 +39,7 @@ PANELS = (
     Panel("gates: shares", ("gates/working", "gates/episodic", "gates/semantic"), top=1.0),
     Panel("gates: opening, mean size of tanh(g)", ("gates/opening",)),
     Panel("share of questions whose evidence is read", ("nodes/found",), top=1.03),
-    Panel("spread of the nodes (0: all alike)", ("nodes/spread",), top=1.0),
+    Panel("spread of the nodes (0: all alike)", ("nodes/spread",)),
     Panel("learning rate of the adapters", ("optimiser/learning_rate",)),
 )
 COLUMNS = 3

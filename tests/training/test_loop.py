@@ -136,6 +136,10 @@ def test_what_a_run_writes(trainer: Callable[..., Trainer], tmp_path: Path) -> N
     assert lines[0]["gates/working"] + lines[0]["gates/episodic"] + lines[0]["gates/semantic"] == pytest.approx(
         1, abs=1e-4
     )
+    panels = json.loads((Path(__file__).parents[2] / "docs" / "wandb_panels.json").read_text())
+    shown = {name for section in panels for plot in panels[section] for name in plot["y"]}
+    assert {name.partition("/")[0] for name in shown} == set(panels)
+    assert {name for name in shown if not name.startswith("eval/")} == lines[0].keys() - {"step"}
     environment = json.loads((tmp_path / "run" / "environment.json").read_text())
     assert environment["objectives"] == ["answer", "reply"] and environment["examples"] == 18
     assert {"mlmf", "torch", "transformers"} <= environment["packages"].keys()
