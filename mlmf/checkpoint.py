@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-FORMAT = "mlmf-checkpoint-4"
+FORMAT = "mlmf-checkpoint-5"
 CARD_FACTS = ("task", "objectives", "conversations", "examples", "total_steps", "lambda_ret", "seed")
 KEYS = ("base_model", "base_weights", "hidden_size", "memory")
 CONFIG, MEMORY, ADAPTER, CARD = "config.json", "memory.safetensors", "adapter", "README.md"

@@ -57,7 +57,8 @@ class MLMFModel(nn.Module):
         with torch.random.fork_rng():
             torch.manual_seed(config.seed)
             hosts = [host_attention(layers[index], lm) for index in self.fusion_layers]
-            self.memory = MultiLayerMemory(config, hosts, lm.config.hidden_size).to(lm.device, lm.dtype)
+            vocab = lm.config.get_text_config().vocab_size
+            self.memory = MultiLayerMemory(config, hosts, lm.config.hidden_size, vocab).to(lm.device, lm.dtype)
             self.memory.key_projection.float()
             self.memory.codec.float()
             self.memory.scorer.float()

@@ -9,11 +9,9 @@ from torch import Tensor
 
 from mlmf.memory.keys import QueryKeys
 from mlmf.memory.layout import Layout
+from mlmf.memory.rarity import Rarity
 from mlmf.memory.rounding import KEY_STEPS, from_stored
 from mlmf.memory.state import MemoryState
-
-LEAST_NODES, LEAST_SESSIONS = 240, 24
-"""A word is as rare as if a memory held so many at least: in one of a few turns every word would be common."""
 
 
 @dataclass(frozen=True)
@@ -70,17 +68,13 @@ class FindBank:
 
 @dataclass(frozen=True)
 class SharedWords:
-    """Tokens that a query shares with nodes ``(B, N)`` and with sessions ``(B, S + 1)``, by number, rare ones more.
-
-    A token counts its inverse document frequency ``max(0, ln((n + 1) / (h + 1/2)))``, ``h`` of ``n`` holding it, where ``n`` is
-    at least :data:`LEAST_NODES` or :data:`LEAST_SESSIONS`.
-    """
+    """Tokens that a query shares with nodes ``(B, N)`` and with sessions ``(B, S + 1)``, by number, rare ones more."""
 
     nodes: Tensor
     sessions: Tensor
 
     @classmethod
-    def of(cls, query: QueryKeys, bank: FindBank) -> SharedWords:
+    def of(cls, query: QueryKeys, bank: FindBank, of_turns: Rarity, of_sessions: Rarity) -> SharedWords:
         """Look up the tokens of the queries: each different one once, however many queries have it."""
         layout = bank.layout
         wanted = query.tokens[query.mask].unique()
@@ -93,16 +87,10 @@ class SharedWords:
         asked = (query.tokens[..., None] == wanted) & query.mask[..., None]
         counts = asked.sum(1, dtype=torch.float32)[:, None]  # (B, 1, U)
         return cls(
-            (counts @ _rarity(by_node, layout.n_nodes.clamp_min(LEAST_NODES))).squeeze(1),
-            (counts @ _rarity(by_session, layout.n_sessions.clamp_min(LEAST_SESSIONS))).squeeze(1),
+            (counts @ of_turns(by_node, wanted, layout.n_nodes)).squeeze(1),
+            (counts @ of_sessions(by_session, wanted, layout.n_sessions)).squeeze(1),
         )
 
     def take(self, row: int, kept: Tensor) -> SharedWords:
         """Those of one query and some places."""
         return SharedWords(self.nodes[row, kept][None], self.sessions[row, None])
-
-
-def _rarity(present: Tensor, count: Tensor) -> Tensor:
-    """``(B, U, N)`` of 0 and 1, each 1 replaced by the inverse document frequency of its word."""
-    idf = ((count[:, None] + 1) / (present.sum(-1) + 0.5)).log().clamp_min(0)
-    return present * idf[..., None]

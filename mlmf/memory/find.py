@@ -18,6 +18,7 @@ from mlmf.memory import cues
 from mlmf.memory.bank import FindBank, SharedWords
 from mlmf.memory.keys import QueryKeys
 from mlmf.memory.layout import Layout
+from mlmf.memory.rarity import PRIOR_SESSIONS, PRIOR_TURNS, Rarity
 from mlmf.memory.state import MemoryState
 from mlmf.memory.versions import outdated
 
@@ -46,16 +47,18 @@ class NodeScorer(nn.Module):
 
     versions: Tensor | None
 
-    def __init__(self, versions: bool = True, nothing: bool = True) -> None:
+    def __init__(self, vocab: int = 0, versions: bool = True, nothing: bool = True) -> None:
         """Start from values chosen on 16 of LOCCO's training users; the form was first explored on its test users.
 
         Cues and neighbours start from not at all.
 
         Args:
+            vocab: ids of tokens whose rarity can be known beforehand.
             versions: lower outdated turns.
             nothing: score having found nothing.
         """
         super().__init__()
+        self.of_turns, self.of_sessions = Rarity(vocab, PRIOR_TURNS), Rarity(vocab, PRIOR_SESSIONS)
         self.late = nn.Parameter(torch.tensor(1.0))
         self.lexical = nn.Parameter(torch.tensor(0.1))
         self.context = nn.Parameter(torch.tensor(2.0))
@@ -80,7 +83,7 @@ class NodeScorer(nn.Module):
         """
         with torch.autocast(query.keys.device.type, enabled=False):
             bank = FindBank.of(state)
-            words = SharedWords.of(query, bank)
+            words = SharedWords.of(query, bank, self.of_turns, self.of_sessions)
             score = self._shortlisted if bank.size > SHORTLIST_FROM else self._score
             nothing = None
             if self.doubt is not None and self.doubt_per_token is not None:

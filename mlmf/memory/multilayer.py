@@ -35,14 +35,14 @@ class MultiLayerMemory(nn.Module):
     A part that the config switches off is not there: it has no weights and its slots do not exist.
     """
 
-    def __init__(self, config: MLMFConfig, hosts: Sequence[HostAttention], width: int) -> None:
-        """Build for a model of ``width`` whose fusion layers have the attention ``hosts``."""
+    def __init__(self, config: MLMFConfig, hosts: Sequence[HostAttention], width: int, vocab: int) -> None:
+        """Build for a model of ``width`` and ``vocab`` token ids whose fusion layers have the attention ``hosts``."""
         super().__init__()
         key_dim = min(config.key_dim, width)
         self.config, self.width, self.key_dim = config, width, key_dim
         self.codec = StateCodec(len(hosts), width, config.code_dim, config.seed)
         self.key_projection = KeyProjection(width, key_dim, config.seed)
-        self.scorer = NodeScorer(config.versions, config.nothing)
+        self.scorer = NodeScorer(vocab, config.versions, config.nothing)
         # how strongly the find score of a node weighs its tokens in the read; learned, from not at all
         self.find_weight = nn.Parameter(torch.zeros(()))
         self.episodic, self.semantic = None, None

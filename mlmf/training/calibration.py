@@ -24,11 +24,12 @@ MOST_TOKENS = 16384
 
 
 def calibrate(model: MLMFModel, sessions: Sequence[Session], root: Path, count: int = 64) -> None:
-    """Calibrate ``model.memory`` on up to ``count`` sessions spread over the data.
+    """Count the words of all sessions, and calibrate ``model.memory`` on up to ``count`` spread over the data.
 
-    The result is kept in ``root/calibration`` and taken from there next time: sums that another number of threads adds
+    Which words are rare is counted each time. The rest is kept in ``root/calibration`` and taken from there next time: sums that another number of threads adds
     in another order would turn codes a little, and with them the name under which the features of all sessions are kept.
     """
+    _count_words(model, sessions)
     sample = sessions[:: max(1, len(sessions) // count)][:count]
     file = root / "calibration" / f"{_key(model, sample)}.safetensors"
     buffers = {f"codec.{name}": tensor for name, tensor in model.memory.codec.named_buffers()}
@@ -45,6 +46,16 @@ def calibrate(model: MLMFModel, sessions: Sequence[Session], root: Path, count: 
     logger.info("calibrated on %d sessions in %.0f s", len(sample), time.perf_counter() - began)
     with atomic_path(file) as partial:
         save_file({name: tensor.contiguous().cpu() for name, tensor in buffers.items()}, partial)
+
+
+def _count_words(model: MLMFModel, sessions: Sequence[Session]) -> None:
+    pieces = [session_pieces(session) for session in sessions]
+    flat: list[list[int]] = model.tokenizer([piece for row in pieces for piece in row], add_special_tokens=False)[
+        "input_ids"
+    ]
+    model.memory.scorer.of_turns.count(flat)
+    read = iter(flat)
+    model.memory.scorer.of_sessions.count([[i for _ in row for i in next(read)] for row in pieces])
 
 
 def _key(model: MLMFModel, sample: Sequence[Session]) -> str:

@@ -54,7 +54,7 @@ def make_memory() -> Callable[..., MultiLayerMemory]:
     def make(**settings: object) -> MultiLayerMemory:
         torch.manual_seed(0)
         config = MLMFConfig(**{"key_dim": 16, "code_dim": 20, **settings})  # type: ignore[arg-type]
-        return MultiLayerMemory(config, [host_attention(layers[i], lm) for i in (1, 2)], 64).eval()
+        return MultiLayerMemory(config, [host_attention(layers[i], lm) for i in (1, 2)], 64, 256).eval()
 
     return make
 

@@ -78,7 +78,7 @@ def test_spacy_gives_entities_speakers_and_noun_heads(monkeypatch: pytest.Monkey
 def test_spacy_missing_is_said_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "spacy", None)  # import raises ImportError
     with pytest.raises(UserError, match=r"pip install 'mlmf\[spacy\]', or set entities: rules"):
-        MultiLayerMemory(MLMFConfig(entities="spacy"), [], 16)
+        MultiLayerMemory(MLMFConfig(entities="spacy"), [], 16, 9)
 
 
 def test_spacys_model_missing_is_said_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,6 @@ import torch
 import torch.nn.functional as F
 
 from mlmf.memory import find
-from mlmf.memory.bank import LEAST_NODES, LEAST_SESSIONS
 from mlmf.memory.find import AROUND, NodeScorer
 from mlmf.memory.keys import KeyProjection, QueryKeys
 from mlmf.memory.state import MemoryState, Node
@@ -75,12 +74,12 @@ def loop_scores(model: NodeScorer, q: QueryKeys, state: MemoryState) -> list[flo
     def late_interaction(slots: list[int]) -> float:
         return sum(max([0.0] + [float(key @ state.keys[0, m]) for m in slots]) for key, _ in asked)
 
-    def rarity(groups: dict[int, list[int]], group: int, least: int) -> float:
+    def rarity(groups: dict[int, list[int]], group: int) -> float:
         total = 0.0
         for _, token in asked:
             holders = [g for g, slots in groups.items() if token in {int(state.tokens[0, m]) for m in slots}]
             if group in holders:
-                total += max(0.0, math.log((max(len(groups), least) + 1) / (len(holders) + 0.5)))
+                total += max(0.0, math.log((len(groups) + 1) / (len(holders) + 0.5)))
         return total
 
     pooled = F.normalize(sum(key for key, _ in asked), dim=-1)
@@ -89,9 +88,9 @@ def loop_scores(model: NodeScorer, q: QueryKeys, state: MemoryState) -> list[flo
         beside = [j for j, other in enumerate(nodes) if other.session == node.session and not other.is_session]
         near = [j for j in beside if not node.is_session and abs(beside.index(j) - beside.index(i)) <= AROUND] or [i]
         around = float(model.late) * late_interaction([m for j in near for m in members[j]])
-        around += float(model.session_lexical) * rarity(together, node.session, LEAST_SESSIONS)
+        around += float(model.session_lexical) * rarity(together, node.session)
         score = float(model.late) * late_interaction(members[i])
-        score += float(model.lexical) * rarity(members, i, LEAST_NODES)
+        score += float(model.lexical) * rarity(members, i)
         score += float(model.context) * around
         score += float(model.neighbourhood) * float(state.embedding[0, i] @ pooled) + float(state.salience[0, i])
         score += float(model.speaker) * (node.speaker == "Ann") + float(model.month) * (node.date == "2023-02-05")

@@ -161,7 +161,7 @@ def test_a_full_memory_at_the_default_capacities_is_bounded_to_the_byte(
 ) -> None:
     lm = tiny_model("llama", width=128)
     hosts = [host_attention(layer, lm) for layer in decoder_layers(lm)]
-    memory = MultiLayerMemory(MLMFConfig(slots=slots), hosts, 128).to(torch.bfloat16).eval()
+    memory = MultiLayerMemory(MLMFConfig(slots=slots), hosts, 128, 9).to(torch.bfloat16).eval()
     memory.codec.float()
     memory.key_projection.float()
     assert (memory.codec.code_width, memory.key_dim) == (512, 128)
