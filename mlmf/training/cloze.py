@@ -15,7 +15,7 @@ ASSISTANTS = frozenset(("assistant", "bot", "chatbot", "system"))
 """Speakers whose words are no facts about anybody: no gap is made in them."""
 LEAST_WORDS = 7
 LONGEST_GAP = 4
-FOREIGN_SHARE = 0.1
+FOREIGN_SHARE = 0.15
 """Gaps in what somebody else said in another conversation, where the right answer is that nothing is known."""
 SWAPPED_SHARE = 0.1
 """Gaps asked about the other person in a conversation of several, who said nothing of the kind: the answer is the same."""
