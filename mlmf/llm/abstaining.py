@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import cast
 
 import torch
@@ -14,23 +15,25 @@ from mlmf.abstention import ABSTENTION
 class AbstainFrom(LogitsProcessor):
     """Begins an answer with the abstention exactly where that is probable enough."""
 
-    def __init__(self, probability: float, first: int, prompt_tokens: int) -> None:
+    def __init__(self, probability: float, first: Sequence[int], prompt_tokens: int) -> None:
         """Decide at the first token written.
 
         Args:
             probability: from which the abstention is said.
-            first: its first token.
+            first: tokens that it may begin with, however it is written; the first of them is how it is said.
             prompt_tokens: length of the prompts.
         """
-        self.probability, self.first, self.prompt_tokens = probability, first, prompt_tokens
+        self.probability, self.first, self.prompt_tokens = probability, list(first), prompt_tokens
 
     def __call__(self, input_ids: LongTensor, scores: FloatTensor) -> FloatTensor:
         """Scores ``(B, V)`` of the next token."""
         if input_ids.shape[1] != self.prompt_tokens:
             return scores
-        abstains = scores.float().softmax(-1)[:, self.first, None] >= self.probability
-        is_first = torch.arange(scores.shape[1], device=scores.device) == self.first
-        return cast(FloatTensor, scores.masked_fill(abstains != is_first, -torch.inf))
+        abstains = scores.float().softmax(-1)[:, self.first].sum(-1, keepdim=True) >= self.probability
+        barred = torch.zeros_like(scores, dtype=torch.bool)
+        barred[:, self.first] = True
+        others = torch.arange(scores.shape[1], device=scores.device) != self.first[0]
+        return cast(FloatTensor, scores.masked_fill(torch.where(abstains, others, barred), -torch.inf))
 
 
 def abstaining(
@@ -45,6 +48,7 @@ def abstaining(
     """
     if probability is None:
         return LogitsProcessorList()
-    # as it stands after "Answer:", with the blank before it
-    first = tokenizer(f" {ABSTENTION}", add_special_tokens=False)["input_ids"][0]
-    return LogitsProcessorList([AbstainFrom(probability, first, prompt_tokens)])
+    # the first as it stands after "Answer:", with the blank before it; barred from that, models write it in another way
+    written = (f" {ABSTENTION}", ABSTENTION, f" {ABSTENTION.lower()}", ABSTENTION.lower())
+    first = dict.fromkeys(tokenizer(text, add_special_tokens=False)["input_ids"][0] for text in written)
+    return LogitsProcessorList([AbstainFrom(probability, list(first), prompt_tokens)])

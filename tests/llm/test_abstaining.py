@@ -31,6 +31,17 @@ def test_it_is_said_from_its_probability_on_whatever_is_likeliest() -> None:
     assert not abstaining(None, tokenizer, 3)
 
 
+def test_another_way_of_writing_it_is_the_same_abstention() -> None:
+    tokenizer = tiny_tokenizer()
+    said, small = (tokenizer(text, add_special_tokens=False)["input_ids"][0] for text in (f" {ABSTENTION}", "not"))
+    other = next(i for i in range(len(tokenizer)) if i not in (said, small))
+    scores = torch.full((1, len(tokenizer)), -30.0)
+    scores[:, [said, small, other]] = torch.tensor([0.25, 0.35, 0.4]).log()
+    assert said != small
+    assert decide(abstaining(0.5, tokenizer, 3), scores) == [said]  # together 0.6
+    assert decide(abstaining(0.7, tokenizer, 3), scores) == [other]
+
+
 def test_a_decoder_begins_every_answer_or_none_with_it() -> None:
     tokenizer, model = tiny_tokenizer(), tiny_model()
     rows = [list(tokenizer(text).input_ids) for text in ("who was it", "and when")]
