@@ -30,7 +30,8 @@ SHORTEST_LINE = 8
 def answer_all(model: MLMFModel, queries: Sequence[Query], state: MemoryState, max_new_tokens: int) -> list[Answer]:
     """Answer questions greedily, up to the end of the first line.
 
-    The prompt is the question alone; with ``recall_tokens`` the recalled turns stand before it as dated lines.
+    The prompt is the question alone; with ``recall_tokens`` the recalled turns stand before it as dated lines. With
+    ``abstain_from`` the probability of the abstention decides whether it is said.
 
     Args:
         model: the model.

@@ -125,7 +125,7 @@ class MLMFConfig:
     semantic: bool = True
     """Ablation: keep the semantic layer."""
     versions: bool = True
-    """Ablation: lower the find score of turns that newer ones answer as well."""
+    """Ablation: lower the find score of turns that newer ones like them answer as well."""
     nothing: bool = True
     """Ablation: let having found nothing compete with the turns that are read."""
     gating: bool = True

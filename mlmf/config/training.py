@@ -45,7 +45,8 @@ class TrainConfig:
     """false trains only what finds, by the evidence loss over whole histories: a first stage without a pass of the wrapped
     model. Best with batches of one conversation's questions, which share its memory."""
     init_from: str | None = None
-    """Checkpoint whose weights the run starts from; null starts from the base model."""
+    """Checkpoint whose weights and settings the run starts from; null starts from the base model. Of model only recall_nodes,
+    recall_tokens and abstain_from count then, in place of the checkpoint's."""
 
     num_train_epochs: int = 5
     """Passes over the examples."""
@@ -92,7 +93,7 @@ class TrainConfig:
     shown_tokens: int = 400
     """Tokens of these lines, at most; every such step draws its budget from a fourth of it on."""
     distractor_ramp: float = 0.5
-    """Share of the training over which that number grows from 0."""
+    """Share of the training over which distractor_sessions grows from 0."""
     tbptt_sessions: int = 0
     """Gradients flow through this many sessions (truncated back-propagation through time); 0 is all of them."""
     max_reply_context: int = 128

@@ -96,7 +96,9 @@ class NodeScorer(nn.Module):
         score = self._relevance(query, bank, words)
         score = self._with_neighbours(score, bank.layout).masked_fill(~bank.layout.findable, -torch.inf)
         if self.versions is not None:
-            score = score - self.versions * outdated(score, bank.embedding.float(), bank.layout.newest_first)
+            # no gradient to what is alike: older turns made like a newer right one would be lowered for free
+            embedding = bank.embedding.detach().float()
+            score = score - self.versions * outdated(score, embedding, bank.layout.newest_first)
         return score
 
     def _relevance(self, query: QueryKeys, bank: FindBank, words: SharedWords) -> Tensor:

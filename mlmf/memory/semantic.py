@@ -1,7 +1,7 @@
 """Semantic memory, equation (6): ``M_s = A(M_e)``, a bounded bank of event nodes over which messages are passed.
 
 Algorithms 12-15: turns become event nodes, near-duplicates are resolved into chains of versions (``tau_s``), the capacity
-``C_s`` is kept by a learned salience that reads the episodic memory, and a few steps of message passing tell each node
+``C_s`` is kept by the length of turns and a learned salience that reads the episodic memory, and a few steps of message passing tell each node
 who and what is near.
 """
 
@@ -95,7 +95,7 @@ class SemanticMemory(nn.Module):
         super().__init__()
         self.message = nn.Linear(key_dim, key_dim, bias=False)
         self.salience = nn.Linear(key_dim + code_width, 1, bias=False)
-        # a node starts as itself and a third of what is near; degree and recency alone decide what is pruned
+        # a node starts as itself and a third of what is near; length, degree and recency decide what is pruned
         with torch.no_grad():
             nn.init.eye_(self.message.weight).mul_(0.3)
         nn.init.zeros_(self.salience.weight)

@@ -15,9 +15,9 @@ RIVALS = 64
 
 
 def outdated(scores: Tensor, embedding: Tensor, newest_first: Tensor) -> Tensor:
-    """How well a newer turn like it answers the same query: ``o_i = max_{j newer than i} a_ij exp(s_j - max_k s_k)``.
+    """How well a newer turn like it answers the same query: ``o_i = max_j a_ij exp(s_j - max_k s_k)``.
 
-    ``a_ij = max(0, (cos(e_i, e_j) - ALIKE) / (1 - ALIKE))``. What counts is relevance to the query at hand, however long ago
+    ``j`` is newer than ``i`` and among the :data:`RIVALS` best, ``a_ij = max(0, (cos(e_i, e_j) - ALIKE) / (1 - ALIKE))``. What counts is relevance to the query at hand, however long ago
     the turns were said: a penalty on age itself would bury old facts under recent chatter.
 
     Args:

@@ -70,10 +70,7 @@ class MLMFSystem(MemorySystem):
 
 
 def language_model(
-    checkpoint: str | Path,
-    *,
-    base_model: str | None = None,
-    device: str | None = None,
+    checkpoint: str | Path, *, base_model: str | None = None, device: str | None = None
 ) -> LocalLanguageModel:
     """The checkpoint's own language model, adapters and all, without any memory: the control for the text systems.
 

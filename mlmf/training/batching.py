@@ -51,7 +51,7 @@ class Batch:
 
     @property
     def n_tokens(self) -> int:
-        """Tokens the wrapped model reads, padding apart."""
+        """Tokens the wrapped model reads, padding and shown lines apart."""
         return int(self.attention_mask.sum())
 
     @property
@@ -121,9 +121,9 @@ class Collator:
         self.conversations, self.features, self.seed, self.pad = conversations, features, seed, pad_token_id
         self.whole = whole
         self.distractors = 0
-        """Most sessions beside the needed ones; the loop raises it."""
+        """Most sessions beside the needed ones; whoever makes the steps raises it."""
         self.shown_tokens = 0
-        """Tokens of recalled lines in a prompt; the loop draws it for each step."""
+        """Tokens of recalled lines in a prompt; whoever makes the steps draws it."""
 
     def sessions(self, example: dict[str, Any]) -> list[Session]:
         """The needed sessions and up to ``distractors`` others of the pool, in the order of time."""

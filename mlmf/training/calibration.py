@@ -1,4 +1,4 @@
-"""Statistics of codes and keys from a sample of the training data, taken once and kept on disk."""
+"""Statistics of words from all the training data, and of codes and keys from a sample, taken once and kept on disk."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ MOST_TOKENS = 16384
 def calibrate(model: MLMFModel, sessions: Sequence[Session], root: Path, count: int = 64) -> None:
     """Count the words of all sessions, and calibrate ``model.memory`` on up to ``count`` spread over the data.
 
-    Which words are rare is counted each time. The rest is kept in ``root/calibration`` and taken from there next time: sums that another number of threads adds
-    in another order would turn codes a little, and with them the name under which the features of all sessions are kept.
+    Which words are rare is counted each time. The rest is kept in ``root/calibration`` and taken from there next time:
+    sums that another number of threads adds in another order would turn codes a little, and with them the name under
+    which the features of all sessions are kept.
     """
     _count_words(model, sessions)
     sample = sessions[:: max(1, len(sessions) // count)][:count]

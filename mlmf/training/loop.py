@@ -114,7 +114,7 @@ class Trainer:
     # ---------------------------------------------------------------- steps
 
     def step(self, step: int) -> tuple[Losses, int]:
-        """One optimiser step; returns its losses over all batches and processes, and the tokens this process read."""
+        """One optimiser step; returns its losses over all batches and processes, and the tokens this process read, shown lines apart."""
         config, accelerator = self.config, self.accelerator
         batches = self.batches(step)
         in_step = torch.tensor([batch.counts for batch in batches], device=accelerator.device).sum(0)

@@ -70,7 +70,7 @@ class Objective(nn.Module):
         shown = shown_lines(model, query.texts, state, read, batch.shown_tokens)
         lines = [self._line_ids(recall) for recall in shown]
         ids, mask, labels = (part.to(device) for part in with_lines(batch, lines, model.tokenizer.pad_token_id))
-        output = model(ids, mask, state=state, labels=labels, found=read, labelled_only=True)
+        output = model(ids, mask, labels=labels, found=read, labelled_only=True)
         none = output.loss.new_zeros(())
         ret = drift.mean()
         total = output.loss * (counts.labels / per_batch.labels)

@@ -1,4 +1,4 @@
-"""An old turn loses to newer ones that answer as well, and to nothing else."""
+"""An old turn loses to newer ones like it that answer as well, and to nothing else."""
 
 from __future__ import annotations
 
