@@ -10,6 +10,7 @@ from accelerate import Accelerator
 
 from mlmf.abstention import ABSTENTION
 from mlmf.config.training import TrainConfig
+from mlmf.errors import UserError
 from mlmf.model import MLMFModel
 from mlmf.paths import cache_dir
 from mlmf.training.batching import Batch, Collator, Untold, epoch_order
@@ -36,8 +37,15 @@ class StepBatches:
         """Build and tokenise the examples; sessions are read when a step first needs them.
 
         Raises:
-            UserError: nothing to train on.
+            UserError: nothing to train on, or shown lines and the rest are longer than the model's window.
         """
+        longest = config.shown_tokens + config.max_reply_context + config.max_target_tokens
+        if config.shown_share and longest > model.encoder.window:
+            raise UserError(
+                f"shown_tokens {config.shown_tokens}, max_reply_context {config.max_reply_context} and max_target_tokens "
+                f"{config.max_target_tokens} exceed the window of {config.model.base_model}, {model.encoder.window} tokens: "
+                "lower one, or set shown_share to 0"
+            )
         self.config, self.accelerator = config, accelerator
         tokenizer = model.tokenizer
         self.examples, self.fingerprint = tokenise(

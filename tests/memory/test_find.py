@@ -53,9 +53,16 @@ def rows(q: QueryKeys, index: int) -> QueryKeys:
     return QueryKeys(q.keys[part], q.tokens[part], q.mask[part], q.weights[part], q.texts[part])
 
 
+TURNS_BEFORE = [[3, 4, 5], [5], [7, 9, 40]] * 3
+SESSIONS_BEFORE = [[3, 4, 5, 7], [9, 40, 41]] * 2
+"""Tokens of what was counted before anything was told."""
+
+
 def scorer() -> NodeScorer:
     """A scorer whose every term counts."""
-    made = NodeScorer()
+    made = NodeScorer(vocab=64)
+    made.of_turns.count(TURNS_BEFORE)
+    made.of_sessions.count(SESSIONS_BEFORE)
     torch.nn.init.constant_(made.neighbourhood, 0.3)
     torch.nn.init.constant_(made.versions, 1.7)
     for i, cue in enumerate((made.late, made.speaker, made.month, made.before, made.after, made.ties)):
@@ -74,12 +81,17 @@ def loop_scores(model: NodeScorer, q: QueryKeys, state: MemoryState) -> list[flo
     def late_interaction(slots: list[int]) -> float:
         return sum(max([0.0] + [float(key @ state.keys[0, m]) for m in slots]) for key, _ in asked)
 
-    def rarity(groups: dict[int, list[int]], group: int) -> float:
+    def rarity(groups: dict[int, list[int]], group: int, before: list[list[int]]) -> float:
         total = 0.0
         for _, token in asked:
             holders = [g for g, slots in groups.items() if token in {int(state.tokens[0, m]) for m in slots}]
             if group in holders:
-                total += max(0.0, math.log((len(groups) + 1) / (len(holders) + 0.5)))
+                total += max(
+                    0.0,
+                    math.log(
+                        (len(groups) + len(before) + 1) / (len(holders) + sum(token in one for one in before) + 0.5)
+                    ),
+                )
         return total
 
     pooled = F.normalize(sum(key for key, _ in asked), dim=-1)
@@ -88,9 +100,9 @@ def loop_scores(model: NodeScorer, q: QueryKeys, state: MemoryState) -> list[flo
         beside = [j for j, other in enumerate(nodes) if other.session == node.session and not other.is_session]
         near = [j for j in beside if not node.is_session and abs(beside.index(j) - beside.index(i)) <= AROUND] or [i]
         around = float(model.late) * late_interaction([m for j in near for m in members[j]])
-        around += float(model.session_lexical) * rarity(together, node.session)
+        around += float(model.session_lexical) * rarity(together, node.session, SESSIONS_BEFORE)
         score = float(model.late) * late_interaction(members[i])
-        score += float(model.lexical) * rarity(members, i)
+        score += float(model.lexical) * rarity(members, i, TURNS_BEFORE)
         score += float(model.context) * around
         score += float(model.neighbourhood) * float(state.embedding[0, i] @ pooled) + float(state.salience[0, i])
         score += float(model.speaker) * (node.speaker == "Ann") + float(model.month) * (node.date == "2023-02-05")

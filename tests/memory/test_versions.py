@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mlmf.memory.layout import Layout
 from mlmf.memory.nodes import Node
-from mlmf.memory.versions import outdated
+from mlmf.memory.versions import RIVALS, outdated
 
 INF = -torch.inf
 
@@ -41,6 +41,13 @@ def test_the_less_alike_two_turns_are_the_less_the_newer_outdates_the_older() ->
         for cosine in (1.0, 0.75, 0.5, -1.0)
     }
     assert by_cosine == pytest.approx({1.0: 1.0, 0.75: 0.5, 0.5: 0.0, -1.0: 0.0}, abs=1e-5)
+
+
+def test_what_is_not_among_the_best_outdates_nothing() -> None:
+    scores = torch.tensor([[1.0, *[1.0] * RIVALS, 0.9]])
+    nodes = [row(*((i, 0) for i in range(RIVALS + 2)))]
+    assert lowered(scores, nodes)[0, -2] == 0  # its only newer one is the last but ranks below all
+    assert lowered(scores[:, -3:], [nodes[0][-3:]])[0, -2] > 0.9
 
 
 def test_age_alone_outdates_nothing() -> None:

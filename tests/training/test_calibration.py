@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from mlmf.memory.features import session_pieces
 from mlmf.model import MLMFModel
 from mlmf.training.calibration import calibrate
 from mlmf.types import Conversation, Session
@@ -34,6 +35,22 @@ def test_statistics_are_those_of_sessions_spread_over_the_data(
     torch.testing.assert_close(model.memory.key_projection.mean, keys.mean(0))
     codes = torch.cat([one.codes for one in model.features([sessions[i] for i in (0, 3, 6)])])
     torch.testing.assert_close(codes.std(0), torch.ones(16), rtol=0.02, atol=0.02)
+
+
+def test_the_words_of_all_sessions_are_counted_by_turn_and_by_session(
+    make_model: MakeModel, sessions: list[Session], tmp_path: Path
+) -> None:
+    model = make_model(code_dim=16)
+    calibrate(model, sessions, tmp_path, count=3)
+    scorer = model.memory.scorer
+    pieces = [session_pieces(session) for session in sessions]
+    assert int(scorer.of_turns.counted) == sum(map(len, pieces)) and int(scorer.of_sessions.counted) == len(sessions)
+    for token in range(0, len(model.tokenizer), 5):
+        held = [
+            [token in model.tokenizer(one, add_special_tokens=False)["input_ids"] for one in row] for row in pieces
+        ]
+        assert int(scorer.of_turns.held[token]) == sum(map(sum, held))
+        assert int(scorer.of_sessions.held[token]) == sum(map(any, held))
 
 
 def test_the_second_time_nothing_is_read(
