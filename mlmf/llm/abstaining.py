@@ -57,7 +57,7 @@ def abstaining(
     if probability is None:
         return LogitsProcessorList()
     rows: list[list[int]] = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in WRITTEN]
-    blank = None if tokenizer.decode(rows[0][:1]).strip() else rows[0][0]
+    blank = None if str(tokenizer.decode(rows[0][:1])).strip() else rows[0][0]
     if blank is not None:
         rows = [row[1:] for row in rows if row[0] == blank]
     first = dict.fromkeys(row[0] for row in rows)
