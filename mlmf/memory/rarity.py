@@ -53,7 +53,8 @@ class Rarity(nn.Module):
         Returns:
             ``(B, U, N)``.
         """
-        weight = self.counted.clamp_max(self.prior)
-        share = F.pad(self.held, (0, 1))[tokens.clamp_max(len(self.held))] / self.counted.clamp_min(1)
+        counted = self.counted.float()
+        weight = counted.clamp_max(self.prior)
+        share = F.pad(self.held.float(), (0, 1))[tokens.clamp_max(len(self.held))] / counted.clamp_min(1)
         among = (count + weight + 1)[:, None] / (present.sum(-1) + weight * share + 0.5)
         return present * among.log().clamp_min(0)[..., None]
