@@ -92,7 +92,8 @@ def read_metadata(path: str | Path) -> dict[str, Any]:
         raise UserError(f"{file} is not valid JSON: {error}") from error
     found = data.get("format") if isinstance(data, dict) else None
     if found != FORMAT:
-        raise UserError(f"{file} is not an mlmf checkpoint: format is {found!r}, wanted {FORMAT!r}")
+        older = "; train it again with this version" if str(found).startswith("mlmf-checkpoint-") else ""
+        raise UserError(f"{file} is not an mlmf checkpoint: format is {found!r}, wanted {FORMAT!r}{older}")
     missing = [key for key in KEYS if key not in data]
     if missing:
         raise UserError(f"{file} does not fit this version of mlmf: {missing[0]} is missing")

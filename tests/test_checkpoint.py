@@ -174,6 +174,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
     "not utf-8": (lambda f: (f / "config.json").write_bytes(b"\xff\xfe{") and None, "config.json"),
     "other format": (edit_config(format="mlmf-checkpoint-99"), "format is 'mlmf-checkpoint-99'"),
     "no format": (edit_config(format=None, model_type="llama"), "is not an mlmf checkpoint"),
+    "an older format": (edit_config(format="mlmf-checkpoint-1"), "train it again with this version"),
     "no memory settings": (edit_config(memory=None), "config.json"),
     "unknown setting": (edit_config(memory={"lora": {}, "c_q": 3}), "c_q"),
     "no width": (edit_config(hidden_size=None), "config.json"),
