@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from mlmf.config.evaluation import EvalConfig, accept_aliases
 from mlmf.config.parse import parse_config
+from mlmf.config.variants import base_system
 from mlmf.data.tasks import TASKS
 from mlmf.errors import UserError
 from mlmf.systems.build import SYSTEMS
@@ -41,8 +43,10 @@ def test_one_name_is_enough() -> None:
 
 @pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.yaml")), ids=lambda path: path.stem)
 def test_every_config_in_the_repository_parses(path: Path) -> None:
-    config = parse("--config", str(path), "--checkpoint", "somewhere")
-    assert set(config.system_names) <= set(SYSTEMS)
+    # a file that trains its own checkpoints takes none
+    trains = "ablation_training" in yaml.safe_load(path.read_text(encoding="utf-8"))
+    config = parse("--config", str(path), *([] if trains else ["--checkpoint", "somewhere"]))
+    assert {base_system(name) for name in config.system_names} <= set(SYSTEMS)
     assert set(config.task_names) <= set(TASKS)
 
 

@@ -52,12 +52,14 @@ def weights(model: MLMFModel) -> dict[str, torch.Tensor]:
     return {name: p.detach().clone() for name, p in model.named_parameters() if p.requires_grad}
 
 
-def test_six_steps_are_three_and_three(trainer: Callable[..., Trainer], tmp_path: Path) -> None:
-    whole = trainer(output_dir=str(tmp_path / "whole"), save_steps=3)
+@pytest.mark.parametrize("shown_share", [0.0, 0.7])
+def test_six_steps_are_three_and_three(trainer: Callable[..., Trainer], tmp_path: Path, shown_share: float) -> None:
+    shown = {"shown_share": shown_share, "shown_tokens": 40}
+    whole = trainer(output_dir=str(tmp_path / "whole"), save_steps=3, **shown)
     whole.train()
     assert [step for step, _, _ in losses(tmp_path / "whole")] == [1, 2, 3, 4, 5, 6]
 
-    first = trainer(output_dir=str(tmp_path / "parts"), save_steps=3)
+    first = trainer(output_dir=str(tmp_path / "parts"), save_steps=3, **shown)
     step = first.step
 
     def stopped(number: int) -> Any:
@@ -70,7 +72,7 @@ def test_six_steps_are_three_and_three(trainer: Callable[..., Trainer], tmp_path
         first.train()
     assert [step for step, _, _ in losses(tmp_path / "parts")] == [1, 2, 3, 4, 5]
 
-    second = trainer(output_dir=str(tmp_path / "parts"), save_steps=3, resume_from_checkpoint="latest")
+    second = trainer(output_dir=str(tmp_path / "parts"), save_steps=3, resume_from_checkpoint="latest", **shown)
     final = second.train()
     assert losses(tmp_path / "parts") == losses(tmp_path / "whole")  # no step twice, none lost, the same numbers
     expected = weights(whole.model)

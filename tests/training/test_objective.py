@@ -123,6 +123,26 @@ def test_hinge_pushes_the_gates_apart(make_model: Callable[..., MLMFModel], make
     assert sharpness and all(torch.isfinite(grad) and grad < 0 for grad in sharpness)  # descent raises beta
 
 
+def test_the_hinge_is_of_what_is_asked_and_said_and_not_of_what_is_shown(
+    make_model: Callable[..., MLMFModel], make_batch: MakeBatch
+) -> None:
+    model = make_model(beta=0.5, epsilon=0.2).train()
+    batch = replace(make_batch([1, 6], needed=[0, 1, 2]), shown_tokens=40)
+    outputs, forward = [], model.forward
+
+    def kept(*args: Any, **kwargs: Any) -> Any:
+        outputs.append(forward(*args, **kwargs))
+        return outputs[-1]
+
+    with mock.patch.object(model, "forward", kept):
+        losses = loss_of(model, batch, entropy=1.0)
+    excess = (entropy(outputs[0].gamma) - 0.2).clamp_min(0)  # (B, L, T), rows end together
+    own = batch.attention_mask.sum(1).tolist()
+    assert excess.shape[-1] >= max(own) + 20  # some lines stood before them
+    asked_and_said = torch.cat([row[:, -count:].flatten() for row, count in zip(excess, own, strict=True)])
+    assert losses.hinge == pytest.approx(asked_and_said.mean().item(), rel=1e-4)
+
+
 @pytest.mark.parametrize("off", ["working", "episodic", "semantic"])
 def test_gradients_are_finite_where_a_layer_is_absent(
     make_model: Callable[..., MLMFModel], make_batch: MakeBatch, off: str

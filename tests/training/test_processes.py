@@ -39,9 +39,11 @@ def metrics(output: Path) -> list[dict[str, float]]:
 @pytest.mark.slow
 def test_two_processes_are_one_process(tmp_path: Path) -> None:
     cache, one, two = tmp_path / "cache", tmp_path / "one", tmp_path / "two"
-    train([], cache, one, "--per_device_train_batch_size", "4")
+    # half of the steps in text mode
+    shown = ("--shown_share", "0.5", "--shown_tokens", "64")
+    train([], cache, one, "--per_device_train_batch_size", "4", *shown)
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    printed = train(launcher, cache, two, "--per_device_train_batch_size", "2")
+    printed = train(launcher, cache, two, "--per_device_train_batch_size", "2", *shown)
     facts = json.loads((two / "final" / "config.json").read_text(encoding="utf-8"))["training"]
     assert facts["processes"] == 2, "only one process took part: nothing was compared"
     assert printed.count("step 6/6") == 1, "each process wrote its own log"
