@@ -32,6 +32,9 @@ class TrainConfig:
     named_share: float = 0.0
     """Share of the conversations that come a second time with names for speakers such as User, and questions about that
     person in place of I."""
+    swapped_share: float = 0.0
+    """Share of the answerable ones of these questions that are also asked about the person talked to, who never said it: the
+    answer is that nothing is known."""
     allow_unknown_data: bool = False
     """Accept a benchmark file whose sha256 is not the pinned one."""
     objectives: list[Objective] = field(default_factory=lambda: ["answer"])
@@ -160,7 +163,7 @@ class TrainConfig:
             raise UserError(f"also_conversations must be at least 1 or null, got {self.also_conversations}")
         if not self.objectives:
             raise UserError("objectives is empty: give answer, reply, cloze or several")
-        for name in ("distractor_ramp", "untold_share", "named_share", "shown_share"):
+        for name in ("distractor_ramp", "untold_share", "named_share", "swapped_share", "shown_share"):
             if not 0.0 <= getattr(self, name) <= 1.0:
                 raise UserError(f"{name} must be in [0, 1], got {getattr(self, name)}")
         if not self.generate and "reply" in self.objectives:

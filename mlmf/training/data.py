@@ -36,7 +36,7 @@ def load_training_data(config: TrainConfig) -> TrainingData:
         ids.setdefault(task, {}).update(dict.fromkeys(conversation.id for conversation in part))
     read = [conversation for _, part in parts for conversation in part]
     drawn = random.Random(f"named {config.seed}").sample(read, round(config.named_share * len(read)))
-    named = (with_names(conversation, config.seed) for conversation in drawn)
+    named = (with_names(conversation, config.seed, config.swapped_share) for conversation in drawn)
     return TrainingData(
         (*read, *(copy for copy in named if copy is not None)), {task: list(known) for task, known in ids.items()}
     )

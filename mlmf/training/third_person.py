@@ -14,7 +14,9 @@ from dataclasses import replace
 from mlmf.types import Conversation, Question, Session, Turn
 
 ROLES = frozenset(("user", "me", "speaker 1", "speaker 2"))
-"""Speakers that get a name; an assistant stays what it is."""
+"""Speakers that get a name."""
+PARTNERS = frozenset(("assistant", "bot"))
+"""Speakers that get a name where questions are asked about the wrong person; else an assistant stays what it is."""
 NAMES = (
     ("Adam", "he"), ("Alice", "she"), ("Andrew", "he"), ("Anita", "she"), ("Ben", "he"), ("Carla", "she"), ("Chris", "he"),
     ("Clara", "she"), ("David", "he"), ("Diana", "she"), ("Edward", "he"), ("Elena", "she"), ("Felix", "he"), ("Fiona", "she"),
@@ -27,12 +29,15 @@ _PRONOUNS = {"he": ("he", "him", "his", "his"), "she": ("she", "her", "her", "he
 _SELF = re.compile(r"\b(am I|do I|have I|I am|I'm|I have|I've|I do|I|me|my|mine|myself)\b", re.IGNORECASE)
 
 
-def with_names(conversation: Conversation, seed: int) -> Conversation | None:
+def with_names(conversation: Conversation, seed: int, swapped_share: float = 0.0) -> Conversation | None:
     """A copy in which speakers of :data:`ROLES` have names, drawn by the seed and the conversation's id.
 
     Args:
         conversation: stays as it is. The copy keeps its ids.
-        seed: of the names.
+        seed: of the names, and of the questions that are swapped.
+        swapped_share: of the answerable questions about the one who asked them; each comes again, asked about the one
+            they talk to, who said nothing of the kind: the right reaction is to abstain. Where somebody of
+            :data:`PARTNERS` is that one, they get a name too.
 
     Returns:
         ``None`` where no speaker is a role.
@@ -41,30 +46,50 @@ def with_names(conversation: Conversation, seed: int) -> Conversation | None:
     roles = [speaker for speaker in spoken if speaker.lower() in ROLES]
     if not roles:
         return None
+    partners = [speaker for speaker in spoken if speaker.lower() in PARTNERS] if swapped_share else []
     said = " ".join(turn.text for turn in conversation.turns)
-    free = [(name, pronoun) for name, pronoun in NAMES if not re.search(rf"\b{name}\b", said)]
-    drawn = random.Random(f"names {seed} {conversation.id}").sample(free, len(roles))
-    named = dict(zip(roles, drawn, strict=True))
-    speakers = {role: name for role, (name, _) in named.items()}
+    free = [person for person in NAMES if not re.search(rf"\b{person[0]}\b", said)]
+    drawn = random.Random(f"names {seed} {conversation.id}").sample(free, len(roles) + len(partners))
+    speakers = dict(zip((*roles, *partners), (name for name, _ in drawn), strict=True))
 
     def rename(turn: Turn) -> Turn:
         return replace(turn, speaker=speakers.get(turn.speaker, turn.speaker))
 
-    def retell(question: Question) -> Question:
-        # only one speaker can be "I"
-        name, pronoun = drawn[0]
-        answer = None if question.answer is None else third_person(question.answer, pronoun, pronoun)
-        return replace(question, text=third_person(question.text, name, pronoun), answer=answer)
-
     sessions: Sequence[Session] = [
         replace(session, turns=tuple(map(rename, session.turns))) for session in conversation.sessions
     ]
+    # only one speaker can be "I"
+    asked = conversation.questions if len(roles) == 1 else ()
+    questions = [_retold(question, *drawn[0]) for question in asked]
+    if partners:
+        draw = random.Random(f"swapped {seed} {conversation.id}")
+        swapped = (_swapped(question, *drawn[1]) for question in asked if draw.random() < swapped_share)
+        questions += [
+            replace(question, index=number)
+            for number, question in enumerate((one for one in swapped if one is not None), start=len(questions))
+        ]
     return replace(
         conversation,
         sessions=tuple(sessions),
-        questions=tuple(map(retell, conversation.questions)) if len(roles) == 1 else (),
+        questions=tuple(questions),
         speakers=tuple(speakers.get(speaker, speaker) for speaker in conversation.speakers),
     )
+
+
+def _retold(question: Question, name: str, pronoun: str) -> Question:
+    answer = None if question.answer is None else third_person(question.answer, pronoun, pronoun)
+    return replace(question, text=third_person(question.text, name, pronoun), answer=answer)
+
+
+def _swapped(question: Question, name: str, pronoun: str) -> Question | None:
+    """The question about somebody else, to be abstained from; ``None`` where it has no answer or asks about nobody.
+
+    It keeps its evidence: the turns that mislead.
+    """
+    text = third_person(question.text, name, pronoun)
+    if question.answer is None or text == question.text:
+        return None
+    return replace(question, text=text, answer=None, is_trap=True, lure=question.answer, id="")
 
 
 def third_person(text: str, name: str, pronoun: str) -> str:

@@ -55,3 +55,32 @@ def test_people_with_names_stay_as_they_are_and_two_roles_get_two_names() -> Non
     assert copy is not None and len(set(copy.speakers)) == 2 and "Alice" not in copy.speakers
     assert copy.questions == ()  # nobody knows which of the two would be "I"
     assert copy == with_names(talk("Speaker 1", "Speaker 2"), 0)
+
+
+def test_what_one_said_is_asked_about_the_other_who_never_said_it() -> None:
+    for conversation in load_task("locco", split="train").conversations[:8]:
+        copy, plain = with_names(conversation, 0, swapped_share=0.5), with_names(conversation, 0)
+        assert copy is not None and plain is not None and len(set(copy.speakers)) == 2
+        one, other = copy.speakers
+        assert (conversation.speakers[1], plain.speakers[1]) == ("Bot", "Bot") and other != "Bot"
+        said = [[(turn.speaker == one, turn.text) for turn in session.turns] for session in copy.sessions]
+        assert said == [[(turn.speaker == "User", turn.text) for turn in s.turns] for s in conversation.sessions]
+
+        told, swapped = copy.questions[: len(conversation.questions)], copy.questions[len(conversation.questions) :]
+        assert [question.answer for question in told] == [question.answer for question in plain.questions]
+        about_one = {question.text: question for question in told if question.answer is not None}
+        assert 4 <= len(swapped) <= 14
+        for question in swapped:
+            first = re.sub(rf"\b{other}\b", one, question.text)
+            assert first != question.text and question.answer is None and question.is_trap
+            # pronouns may differ
+            alike = [q for text, q in about_one.items() if text.split()[:3] == first.split()[:3]]
+            assert question.evidence in [q.evidence for q in alike]
+        assert [question.index for question in copy.questions] == list(range(len(copy.questions)))
+
+
+def test_people_with_names_of_their_own_and_two_roles_are_never_swapped() -> None:
+    turns = (Turn("a", "Speaker 1", "hello"), Turn("b", "Speaker 2", "hi"))
+    asked = (Question("x", 0, "Who am I?", "me"),)
+    copy = with_names(Conversation("x", (Session(0, None, turns),), asked, ("Speaker 1", "Speaker 2")), 0, 1.0)
+    assert copy is not None and copy.questions == ()
