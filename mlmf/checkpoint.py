@@ -14,6 +14,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from mlmf import __version__
+from mlmf.card import model_card
 from mlmf.config.model import LoraSettings, MLMFConfig
 from mlmf.errors import UserError
 from mlmf.paths import atomic_folder
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 FORMAT = "mlmf-checkpoint-5"
-CARD_FACTS = ("task", "objectives", "conversations", "examples", "total_steps", "lambda_ret", "seed")
 KEYS = ("base_model", "base_weights", "hidden_size", "memory")
 CONFIG, MEMORY, ADAPTER, CARD = "config.json", "memory.safetensors", "adapter", "README.md"
 
@@ -61,7 +61,7 @@ def save(model: MLMFModel, path: str | Path, extra: dict[str, Any] | None = None
             model.lm.save_pretrained(str(partial / ADAPTER), save_embedding_layers=False)
             (partial / ADAPTER / CARD).unlink(missing_ok=True)
         model.tokenizer.save_pretrained(str(partial / "tokenizer"))
-        (partial / CARD).write_text(_card(config), encoding="utf-8")
+        (partial / CARD).write_text(model_card(config), encoding="utf-8")
 
 
 def _is_ours(path: Path) -> bool:
@@ -166,28 +166,3 @@ def _tensors(file: Path) -> dict[str, torch.Tensor]:
 def _portable_name(base_model: str) -> str:
     """A local folder is remembered by its last part only: a checkpoint names no place on the machine it came from."""
     return Path(base_model).name if Path(base_model).is_absolute() else base_model
-
-
-def _card(config: dict[str, Any]) -> str:
-    told = {key: config["training"][key] for key in CARD_FACTS if key in config["training"]}
-    training = "\n".join(f"* {key}: {value}" for key, value in told.items()) or "* untrained"
-    return f"""---
-library_name: mlmf
-base_model: {config["base_model"]}
-tags: [memory, long-term-memory, dialogue]
----
-# mlmf memory for {config["base_model"]}
-
-Working, episodic and semantic memory (mlmf {config["mlmf_version"]}) with LoRA adapters. What conversations told the
-model is not in here: memory states are saved apart.
-
-```python
-from mlmf import MLMFModel
-
-model = MLMFModel.from_pretrained("PATH_OF_THIS_FOLDER")
-state = model.init_state()
-```
-
-## Training
-{training}
-"""

@@ -131,7 +131,7 @@ def test_model_and_memories_outlive_a_move_of_the_base_model(bases: Path, tmp_pa
 def test_what_was_said_about_the_training_is_kept(bases: Path, tmp_path: Path) -> None:
     checkpoint.save(trained(bases / "llama"), tmp_path / "out", {"task": "locco", "seed": 7})
     assert checkpoint.read_metadata(tmp_path / "out")["training"] == {"task": "locco", "seed": 7}
-    assert "* seed: 7" in (tmp_path / "out" / "README.md").read_text()
+    assert "1. locco; seed: 7" in (tmp_path / "out" / "README.md").read_text()
 
 
 # ---------------------------------------------------------------- refused
