@@ -65,7 +65,8 @@ def grid(entries: Sequence[Entry], default: int) -> Grid:
         f1 = scores["answerable_f1"]
         rows.append([
             entry["task"], str(shown), number(f1["mean"]), interval(f1["ci95"]), percent(scores["abstention_on_traps"]["mean"]),
-            percent(scores["over_refusal"]["mean"]), number(scores["evidence"]["recall"]), f"{entry['n']['answers']:,}",
+            percent(scores["over_refusal"]["mean"]), number(scores["evidence"]["recall"]), f"{f1['n']:,}",
+            f"{scores['abstention_on_traps']['n']:,}",
         ])  # fmt: skip
     return header, rows
 

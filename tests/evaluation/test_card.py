@@ -28,6 +28,8 @@ def test_scores_of_the_checkpoints_own_runs_are_put_into_its_card(data_file: Pat
     card = ModelCard(write_card(tmp_path / "mine", runs).read_text(encoding="utf-8"))
     scores = json.loads((Path(runs[0]) / "results.json").read_text())["keys"]["raw"]["scores"]
     assert "| jsonl | 0 | " in card.text and "| jsonl | 40 | " in card.text
+    counts = f"| {scores['answerable_f1']['n']} | {scores['abstention_on_traps']['n']} |"
+    assert card.text.count(counts) == 2
     measured = [(one.metric_name, one.metric_value) for one in card.data.eval_results or []]
     assert measured[0][1] == round(scores["answerable_f1"]["mean"], 4)
     assert [name for name, _ in measured] == [f"F1 of answerable questions, {n} recalled tokens" for n in (0, 40)]
