@@ -88,8 +88,10 @@ def _training(stages: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _data(stage: Mapping[str, Any]) -> list[str]:
-    ids = stage.get("conversation_ids", {})
-    return [f"{len(known):,} conversations of {task}" for task, known in ids.items()] or [str(stage.get("task"))]
+    ids = stage.get("conversation_ids")
+    if not ids:
+        return [str(stage.get("task"))]
+    return [f"{len(known):,} conversation{'s' * (len(known) != 1)} of {task}" for task, known in ids.items()]
 
 
 def _licences(stages: Sequence[Mapping[str, Any]]) -> str:

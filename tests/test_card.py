@@ -17,10 +17,8 @@ def test_a_trained_model_says_what_it_read_in_which_order_and_whose_it_is() -> N
     answers = {"task": "mine", "objectives": ["answer"], "named_share": 0.0, "examples": 8, "total_steps": 3,
                "conversation_ids": {"mine": ["x"]}, "earlier_stages": [gaps]}  # fmt: skip
     card = model_card({**CONFIG, "training": answers})
-    first = "1. 2 conversations of locco, 1 conversations of msc; 12,345 examples, 70 optimiser steps, objectives: ['cloze'], named_share: 0.5"
-    assert first in card and card.index(first) < card.index(
-        "2. 1 conversations of mine; 8 examples, 3 optimiser steps"
-    )
+    first = "1. 2 conversations of locco, 1 conversation of msc; 12,345 examples, 70 optimiser steps, objectives: ['cloze'], named_share: 0.5"
+    assert first in card and card.index(first) < card.index("2. 1 conversation of mine; 8 examples, 3 optimiser steps")
     licences = card.split("## Data and licences\n")[1].split("\n")[:3]
     assert ["MIT" in licences[0], "unstated" in licences[1], licences[2]] == [True, True, "* mine: data of your own."]
     assert NOT_MEASURED in card and "untrained" not in card
