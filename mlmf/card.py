@@ -19,15 +19,20 @@ LICENCES = {
 NOT_MEASURED = "Not measured yet. `python -m mlmf.evaluation.card` puts the scores of finished runs here."
 
 
-def model_card(config: Mapping[str, Any], scores: str = NOT_MEASURED, results: Sequence[EvalResult] = ()) -> str:
+def model_card(
+    config: Mapping[str, Any],
+    stages: Sequence[Mapping[str, Any]],
+    scores: str = NOT_MEASURED,
+    results: Sequence[EvalResult] = (),
+) -> str:
     """The README of a checkpoint folder, as the Hugging Face hub shows it.
 
     Args:
         config: the checkpoint's ``config.json``.
+        stages: what is known of each training that made it, the first one first.
         scores: Markdown about what it scores.
         results: the same for the hub's own table.
     """
-    stages = _stages(config["training"])
     data = ModelCardData(
         base_model=config["base_model"],
         library_name="mlmf",
@@ -69,11 +74,6 @@ research on memory. It says what nobody said, and takes one person's facts for a
 anything about people. A memory state holds what people told; keep it as you would keep their letters, and let them have it
 deleted (`model.forget`).
 """
-
-
-def _stages(training: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Each training that made the checkpoint, the first one first."""
-    return [*training.get("earlier_stages", ()), training] if training else []
 
 
 def _training(stages: Sequence[Mapping[str, Any]]) -> str:

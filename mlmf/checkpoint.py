@@ -61,7 +61,7 @@ def save(model: MLMFModel, path: str | Path, extra: dict[str, Any] | None = None
             model.lm.save_pretrained(str(partial / ADAPTER), save_embedding_layers=False)
             (partial / ADAPTER / CARD).unlink(missing_ok=True)
         model.tokenizer.save_pretrained(str(partial / "tokenizer"))
-        (partial / CARD).write_text(model_card(config), encoding="utf-8")
+        (partial / CARD).write_text(model_card(config, _stages(config)), encoding="utf-8")
 
 
 def _is_ours(path: Path) -> bool:
@@ -102,7 +102,11 @@ def read_metadata(path: str | Path) -> dict[str, Any]:
 
 def training_stages(path: str | Path) -> list[dict[str, Any]]:
     """What is known of each training that made a checkpoint, one started from the other, the first one first."""
-    facts = dict(read_metadata(path)["training"])
+    return _stages(read_metadata(path))
+
+
+def _stages(config: dict[str, Any]) -> list[dict[str, Any]]:
+    facts = dict(config["training"])
     earlier: list[dict[str, Any]] = facts.pop("earlier_stages", [])
     return [*earlier, facts] if facts else []
 

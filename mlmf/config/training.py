@@ -161,6 +161,8 @@ class TrainConfig:
             raise UserError(f"max_steps must be at least 1 or null, got {self.max_steps}")
         if self.also_conversations is not None and self.also_conversations < 1:
             raise UserError(f"also_conversations must be at least 1 or null, got {self.also_conversations}")
+        if self.swapped_share and not self.named_share:
+            raise UserError("swapped_share asks about people with names: set named_share too")
         if not self.objectives:
             raise UserError("objectives is empty: give answer, reply, cloze or several")
         for name in ("distractor_ramp", "untold_share", "named_share", "swapped_share", "shown_share"):

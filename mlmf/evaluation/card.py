@@ -13,7 +13,7 @@ from pathlib import Path
 from huggingface_hub import EvalResult
 
 from mlmf.card import model_card
-from mlmf.checkpoint import CARD, read_metadata
+from mlmf.checkpoint import CARD, read_metadata, training_stages
 from mlmf.config.parse import run_script
 from mlmf.errors import UserError
 from mlmf.evaluation.provenance import folder_sha256
@@ -93,9 +93,8 @@ def write_card(checkpoint: Path, folders: Sequence[str]) -> Path:
         "F1 is over the questions that have an answer, the interval by bootstrap over conversations; with 0 recalled tokens the "
         "prompt is the question alone."
     )
-    atomic_write_text(
-        checkpoint / CARD, model_card(config, f"{markdown_grid(grid(entries, default))}\n\n{about}", results)
-    )
+    scores = f"{markdown_grid(grid(entries, default))}\n\n{about}"
+    atomic_write_text(checkpoint / CARD, model_card(config, training_stages(checkpoint), scores, results))
     return checkpoint / CARD
 
 

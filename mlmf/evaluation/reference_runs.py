@@ -27,8 +27,13 @@ def read_run(label: str, folder: str, group: str) -> Entry | None:
         return None
     if not path.is_file():
         raise UserError(f"{group}.{label}: {path} is missing; give DIR/TASK/SYSTEM of a finished evaluate.py")
-    entry: Entry = json.loads(path.read_text(encoding="utf-8"))
-    if entry.get("schema_version") != SCHEMA_VERSION or "keys" not in entry:
+    try:
+        entry: Entry = json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise UserError(
+            f"{group}.{label}: {path} is not valid JSON: {error}; score it again with evaluate.py"
+        ) from error
+    if not isinstance(entry, dict) or entry.get("schema_version") != SCHEMA_VERSION or "keys" not in entry:
         raise UserError(
             f"{group}.{label}: {path} is not one system's results of this version; give DIR/TASK/SYSTEM, and score it "
             "again with evaluate.py --score_only"

@@ -128,6 +128,14 @@ def test_a_folder_that_is_no_result_is_named(finished: Path, tmp_path: Path) -> 
         read_group("locco", {"mlmf": str(finished)})
     with pytest.raises(UserError, match=r"locco\.mlmf.*not one system's results"):
         read_group("locco", {"mlmf": str(finished.parent)})
+    for damaged, said in (
+        (b"", "is not valid JSON"),
+        (b"\xff\xfe{", "is not valid JSON"),
+        (b"[]", "not one system's results"),
+    ):
+        (tmp_path / "results.json").write_bytes(damaged)
+        with pytest.raises(UserError, match=rf"locco\.mlmf.*results\.json.*{said}"):
+            read_group("locco", {"mlmf": str(tmp_path)})
 
 
 def test_settings_that_say_nothing_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,3 +42,8 @@ def test_a_share_comes_again_with_names(make_config: MakeConfig) -> None:
     assert [c.id for c in data.conversations[:2]] == ["4", "5"]
     assert sorted(c.id for c in data.conversations[2:]) == ["4", "5"]
     assert all("User" not in c.speakers for c in data.conversations[2:])
+
+
+def test_nobody_is_swapped_where_nobody_has_a_name(make_config: MakeConfig) -> None:
+    with pytest.raises(UserError, match="swapped_share asks about people with names: set named_share too"):
+        make_config(swapped_share=0.2)
