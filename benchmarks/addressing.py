@@ -4,6 +4,7 @@
     python -m benchmarks.addressing --base_model smollm2-135m             # a memory that was never trained
     python -m benchmarks.addressing --checkpoint DIR --ablations --capacity
     python -m benchmarks.addressing --checkpoint DIR --tasks locomo --folds 5
+    python -m benchmarks.addressing --checkpoint OTHER_DIR --label NAME   # another training, beside the reference
 
 Each question asks for the best 5, 10 and 20 turns of its conversation, all of which a memory holds here, whatever its own
 capacity; ``--capacity`` says what less room costs. Recall is the share of a question's evidence among
@@ -143,14 +144,17 @@ def by_folds(
     return {("whole",): rows}
 
 
-def places(measured: Measured, task: str, name: str | None) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
-    """Where in the results the figures of each ranking go; ``name`` is that of the whole memory."""
+def places(
+    measured: Measured, task: str, name: str | None, label: str | None = None
+) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
+    """Where in the results the figures of each ranking go; ``name`` is that of the whole memory, ``label`` of another one."""
     for place, rows in measured.items():
         if place == ("whole",):
             assert name is not None
-            yield ((name,) if name.startswith(task) else (name, task)), figures(rows, task)
+            where: tuple[str, ...] = (name,) if name.startswith(task) else (name, task)
         else:
-            yield (place[0], task, *place[1:]), figures(rows, task)
+            where = (place[0], task, *place[1:])
+        yield (where if label is None else ("trainings", label, *where)), figures(rows, task)
 
 
 def main() -> int:
@@ -168,6 +172,9 @@ def main() -> int:
     parser.add_argument("--ablations", action="store_true", help="also without each ingredient of the find score")
     parser.add_argument("--capacity", action="store_true", help="also with a half to a tenth of the nodes")
     parser.add_argument("--folds", type=int, help="train the checkpoint's finder on LoCoMo by folds of conversations")
+    parser.add_argument(
+        "--label", help="keep the figures of this --checkpoint under trainings, not as the reference's"
+    )
     parser.add_argument("--output", type=Path, default=Path("outputs/addressing"), help="where folds are trained")
     arguments = parser.parse_args()
     model = _model(arguments)
@@ -191,7 +198,7 @@ def main() -> int:
             measured = by_memory(chosen, model, arguments.batch_size, arguments.ablations, arguments.capacity)
             trained = {"locomo": "locomo_zero_shot", "locco": "locco"}
             name = "untrained" if arguments.base_model else trained[task]
-        for place, made in places(measured, task, name):
+        for place, made in places(measured, task, name, arguments.label):
             table.add_row(" ".join(place), *(f"{made[f'recall@{d}']:.3f}" for d in DEPTHS), str(made["n_questions"]))
             made["model"] = _source(arguments)
             made["created_at"] = datetime.now(timezone.utc).isoformat(timespec="seconds")
@@ -221,6 +228,8 @@ def _model(arguments: argparse.Namespace) -> MLMFModel | None:
         raise UserError(f"--checkpoint {checkpoint}: no such folder; train.py prints the folder it saves to")
     if arguments.folds is not None and (checkpoint is None or arguments.tasks != ["locomo"]):
         raise UserError("--folds goes on training a --checkpoint on LoCoMo: give both, and --tasks locomo")
+    if arguments.label is not None and checkpoint is None:
+        raise UserError("--label names another training: give its --checkpoint")
     if checkpoint is None and base_model is None:
         if arguments.ablations or arguments.capacity:
             raise UserError("--ablations and --capacity are of a memory: give --checkpoint or --base_model")

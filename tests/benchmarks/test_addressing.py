@@ -71,6 +71,10 @@ def test_a_memory_is_measured_whole_without_each_part_and_under_each_capacity(
     # of eight nodes a quarter is one turn with its date line
     assert stored["capacity", "locco", "0.25", "newest"]["recall@10"] == 0.25
     assert dict(places(measured, "locco", "untrained"))["untrained", "locco"] == stored["locco",]
+    # another training's figures stand in a corner of their own and leave the reference's alone
+    assert {place[:2] for place in dict(places(measured, "locco", "locco", "answers_only"))} == {
+        ("trainings", "answers_only")
+    }
 
 
 def test_a_part_is_off_only_as_long_as_wanted(model: MLMFModel) -> None:
