@@ -172,10 +172,10 @@ def _as_json(conversation: Conversation) -> dict[str, Any]:
         {
             "question": question.text,
             "answer": question.answer,
-            "id": question.id,
             "trap": question.is_trap,
             "evidence": list(question.evidence),
             **_present(
+                id=question.id or None,
                 category=question.category,
                 session=question.session,
                 lure=question.lure,

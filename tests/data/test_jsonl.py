@@ -67,6 +67,12 @@ def test_locco_survives_the_round_trip(tmp_path: Path) -> None:
     assert load_jsonl(tmp_path / "locco.jsonl") == conversations
 
 
+def test_a_question_without_an_id_is_written_so_that_it_can_be_read(tmp_path: Path) -> None:
+    said = (Session(0, None, (Turn("t1", "Anna", "I adopted a cat!"),)),)
+    dump_jsonl([Conversation("anna", said, (Question("anna", 0, "What?", "a cat"),))], tmp_path / "anna.jsonl")
+    assert [one.id for one in load_jsonl(tmp_path / "anna.jsonl")[0].questions] == ["anna#0"]
+
+
 def test_locomo_survives_but_for_what_the_format_cannot_say(tmp_path: Path, locomo: dict[str, Conversation]) -> None:
     dump_jsonl(locomo.values(), tmp_path / "locomo.jsonl")
     for read, written in zip(load_jsonl(tmp_path / "locomo.jsonl"), locomo.values(), strict=True):
