@@ -25,6 +25,8 @@ class ReferenceConfig:
     """Label that is the memory model's headline in each group, and the full model among the ablations."""
     errors: str | None = None
     """Markdown file of typical errors that people read and classified; it is put at the end."""
+    plots: str | None = None
+    """Folder for plots beside the paper's figures, which the page shows; none are drawn without. Needs matplotlib."""
     output: str = "RESULTS.md"
     """The page."""
     figures: str = "results/reference.json"

@@ -82,17 +82,23 @@ def save_plots(plots: Plots, folder: Path) -> None:
         picture = io.BytesIO()
         figure.savefig(picture, format="png", dpi=150, facecolor="white")
         atomic_write_bytes(folder / f"{name}.png", picture.getvalue())
-        atomic_write_text(folder / f"{name}.svg", _svg(name, figure, facecolor="white"))
+        atomic_write_text(folder / f"{name}.svg", svg_text(name, figure, facecolor="white"))
 
 
 def embedded_svg(name: str, figure: Figure) -> str:
     """A plot as an ``<svg>`` element on a transparent ground, its ink the text colour of the page."""
-    text = _svg(name, figure, transparent=True)
+    text = svg_text(name, figure, transparent=True)
     return text[text.index("<svg") :].replace(_INK, "currentColor")
 
 
-def _svg(name: str, figure: Figure, **how: Any) -> str:
-    """The same text for the same plot: no date, and ids from its name, which also keeps the plots of a page apart."""
+def svg_text(name: str, figure: Figure, **how: Any) -> str:
+    """A plot as SVG, the same text for the same plot: no date, and ids from its name, which keeps the plots of a page apart.
+
+    Args:
+        name: of the plot.
+        figure: the plot.
+        how: further arguments of matplotlib's ``savefig``.
+    """
     from matplotlib import rc_context
 
     buffer = io.StringIO()

@@ -17,6 +17,7 @@ from mlmf.evaluation.compare import Run, compare_runs
 from mlmf.evaluation.comparison_tables import comparison_grid
 from mlmf.evaluation.cost_tables import cost_grid, ratio_grid
 from mlmf.evaluation.folder import read_answers
+from mlmf.evaluation.reference_plots import save_reference_plots
 from mlmf.evaluation.reference_runs import LOCCO, LOCOMO, Entry, figures, read_group, reference_json
 from mlmf.evaluation.results import write_json
 from mlmf.evaluation.retention_tables import retention_grid, triangle_grid
@@ -27,6 +28,7 @@ from mlmf.paths import atomic_write_text
 UNMEASURED = "not measured"
 Group = Mapping[str, Entry | None]
 PAPER = (
+    ("success rate (ours: of answerable questions)", "0.469", "locomo", "success"),
     ("F1, LoCoMo", "0.618", "locomo", "f1_answerable"),
     ("F1, multi-hop", "0.594", "locomo", "multi_hop"),
     ("BLEU-1", "0.632", "locomo", "bleu1"),
@@ -35,13 +37,14 @@ PAPER = (
     ("context usage", "0.584", "locomo", "context_usage"),
     ("times the speed of reading the whole conversation", "10.4", "locomo", "speedup"),
 )
-"""What the MLMF paper (arXiv 2603.29194) prints of its full system, shares from 0 to 1, and our quantity of that name."""
+"""What the MLMF paper (arXiv 2603.29194) says of its full system in its abstract and text, shares from 0 to 1, and our quantity of that name."""
 CLAIMS = """The paper's figures are claims about another model: no code, weights or answers of it are public, its tables mix data sets \
-and metrics, and none of its figures can be reproduced. Ours are of a model of 135 million parameters; rows share a name, not a protocol."""
+and metrics, and none of its figures can be reproduced. Ours are of a model of 135 million parameters; rows share a name, not a protocol. \
+Of its tables only these figures were at hand, which its abstract and text repeat; its Table V has its counterpart above."""
 
 
-def page(config: ReferenceConfig, groups: Mapping[str, Group]) -> str:
-    """The whole of ``RESULTS.md``."""
+def page(config: ReferenceConfig, groups: Mapping[str, Group], plots: Sequence[str] = ()) -> str:
+    """The whole of ``RESULTS.md``; ``plots`` are as :func:`~mlmf.evaluation.reference_plots.save_reference_plots` gives them."""
     parts = [
         "# Results",
         "Written by `make results` from the results of finished runs. F1 on LoCoMo is the official score; every table says how "
@@ -59,7 +62,7 @@ def page(config: ReferenceConfig, groups: Mapping[str, Group]) -> str:
             parts += [f"## {heading}", *_group(groups[group])]
         if group == "ablations" and groups[group]:
             parts += _tests(config, groups[group])
-    parts += ["## Beside the paper", CLAIMS, markdown_grid(paper_grid(groups, config.main))]
+    parts += ["## Beside the paper", CLAIMS, markdown_grid(paper_grid(groups, config.main)), *plots]
     if config.errors is not None:
         parts.append(_errors(config.errors))
     return "\n\n".join(parts) + "\n"
@@ -137,8 +140,8 @@ def _figure(entry: Entry | None, name: str) -> float | None:
     if entry is None:
         return None
     scores = entry["keys"]["raw"]["scores"]
-    if name == "bleu1":
-        value: float | None = scores["answerable"]["bleu1"]["mean"]
+    if name in ("bleu1", "success"):
+        value: float | None = scores["answerable"][name]["mean"]
         return value
     if name == "multi_hop":
         return next((one["f1"] for one in scores["categories"] if one["name"] == CATEGORY_NAMES[1]), None)
@@ -167,7 +170,7 @@ def main() -> int:
     }
     if not any(groups.values()):
         raise UserError(f"no run is named: give --config with labels and folders under {', '.join(groups)}")
-    text = page(config, groups)
+    text = page(config, groups, save_reference_plots(config, groups) if config.plots is not None else ())
     write_json(Path(config.figures), reference_json(groups, config.main))
     atomic_write_text(Path(config.output), text)
     unmeasured = sum(entry is None for group in groups.values() for entry in group.values())

@@ -67,10 +67,17 @@ def test_the_command_writes_page_and_figures(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "errors.md").write_text("## Ten errors\n\n1. a colour of another thing", encoding="utf-8")
-    (tmp_path / "runs.yaml").write_text(yaml.safe_dump({**named, "errors": "errors.md"}), encoding="utf-8")
+    settings = {**named, "errors": "errors.md", "plots": "plots", "output": "page/RESULTS.md"}
+    (tmp_path / "runs.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
     monkeypatch.setattr(sys, "argv", ["reference", "--config", "runs.yaml"])
     assert main() == 0
-    text = (tmp_path / "RESULTS.md").read_text(encoding="utf-8")
+    text = (tmp_path / "page/RESULTS.md").read_text(encoding="utf-8")
+    # no variant of the memory was asked here, so there is nothing to draw of its parts
+    assert text.count("](../plots/") == 2 and sorted(p.name for p in tmp_path.glob("plots/*")) == [
+        "growth.svg",
+        "retention.svg",
+    ]
+    assert ">full_context<" in (tmp_path / "plots/retention.svg").read_text(encoding="utf-8")
     assert text.count("cogmem: not measured.") == 2 and "mlmf: not measured." in text and "| cogmem" not in text
     assert "A of full_context" in text and "| F1, multi-hop | 0.594 |" in text
     assert text.rstrip().endswith("1. a colour of another thing")

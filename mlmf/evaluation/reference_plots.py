@@ -1,0 +1,57 @@
+"""The plots of ``RESULTS.md``, beside Figures 2 to 4 of the MLMF paper: what is kept, what it costs, what each part is worth."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.util import find_spec
+from os.path import relpath
+from pathlib import Path
+
+from mlmf.config.reference import ReferenceConfig
+from mlmf.errors import UserError
+from mlmf.evaluation.ablations import compare_ablations
+from mlmf.evaluation.compare import Run
+from mlmf.evaluation.folder import read_answers
+from mlmf.evaluation.plots import draw_plots, svg_text
+from mlmf.evaluation.reference_runs import Entry
+from mlmf.paths import atomic_write_text
+
+PLOTS = {
+    "retention": ("locco", "-raw-retention", "Figure 2 of the paper: what is kept as periods pass"),
+    "growth": ("locco", "-growth-tokens_read", "Figure 3: tokens read for a question, as the history grows"),
+    "ablations": ("ablations", "-raw-ablations", "Figure 4: what each part of the memory is worth"),
+}
+"""By file name: the group of runs, how the plot's name ends (:func:`mlmf.evaluation.plots.draw_plots`), the caption."""
+
+
+def save_reference_plots(config: ReferenceConfig, groups: Mapping[str, Mapping[str, Entry | None]]) -> list[str]:
+    """Draw what was measured into the folder ``config.plots``.
+
+    Returns:
+        Markdown for each plot, whose link is relative to the page.
+
+    Raises:
+        UserError: matplotlib is not installed.
+    """
+    assert config.plots is not None
+    if find_spec("matplotlib") is None:
+        raise UserError("plots needs matplotlib, which is not installed: pip install 'mlmf[plots]', or give null")
+    shown = []
+    for file, (group, ending, caption) in PLOTS.items():
+        runs = [_run(label, entry, getattr(config, group)[label]) for label, entry in groups[group].items() if entry]
+        answers = {(run.results["task"], run.results["system"]): run.answers for run in runs}
+        plots = draw_plots([run.results for run in runs], answers, compare_ablations(runs, config.seed))
+        for name, figure in plots.items():
+            if name.endswith(ending):
+                path = Path(config.plots) / f"{file}.svg"
+                atomic_write_text(path, svg_text(file, figure, facecolor="white"))
+                link = Path(relpath(path, Path(config.output).parent)).as_posix()
+                shown.append(f"{caption}:\n\n![{caption}]({link})")
+    return shown
+
+
+def _run(label: str, entry: Entry, folder: str) -> Run:
+    """A finished run; the variants of an ablation are told apart by the names of their systems, which are their folders'."""
+    system = Path(folder).name
+    name = system if system.startswith("mlmf_") else label
+    return Run(name, {**entry, "system": name}, read_answers(Path(folder), entry["seeds"]))
