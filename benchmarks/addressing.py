@@ -157,6 +157,21 @@ def places(
         yield (where if label is None else ("trainings", label, *where)), figures(rows, task)
 
 
+def read_stored() -> dict[str, Any]:
+    """What was measured so far.
+
+    Raises:
+        UserError: the file is damaged.
+    """
+    try:
+        stored: dict[str, Any] = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.is_file() else {}
+    except ValueError as error:
+        raise UserError(
+            f"{RESULTS} is damaged: {error}; take it from git again, or remove it to measure all anew"
+        ) from error
+    return stored
+
+
 def main() -> int:
     """Parse, measure, print and write."""
     parser = argparse.ArgumentParser(
@@ -179,7 +194,7 @@ def main() -> int:
     arguments = parser.parse_args()
     model = _model(arguments)
     encoder = SentenceEncoder(arguments.encoder) if model is None else None
-    stored: dict[str, Any] = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.is_file() else {}
+    stored = read_stored()
     table = Table("figures", *(f"recall@{depth}" for depth in DEPTHS), "questions")
     for task in arguments.tasks:
         chosen = _conversations(task, arguments)

@@ -8,11 +8,10 @@ Run it after ``benchmarks.addressing``, which writes a memory's figures anew.
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.addressing import RESULTS
+from benchmarks.addressing import RESULTS, read_stored
 from mlmf.config.parse import run_script
 from mlmf.errors import UserError
 from mlmf.evaluation.reference_runs import figures, read_run
@@ -39,7 +38,7 @@ def add_answers(stored: dict[str, Any], named: Sequence[str]) -> None:
         name, _, folder = pair.partition("=")
         if name not in stored or not folder:
             raise UserError(f"{pair}: give NAME=DIR/TASK/SYSTEM; {RESULTS} has {', '.join(stored) or 'nothing yet'}")
-        entry = read_run(name, folder, RESULTS.name)
+        entry = read_run(folder, name)
         if entry is None:
             raise UserError(f"{pair}: there is no folder {folder}; evaluate.py leaves one for each task and system")
         stored[name] |= answered(entry)
@@ -51,7 +50,7 @@ def main() -> int:
         prog="python -m benchmarks.addressing_answers", description=(__doc__ or "").split("\n\n")[0]
     )
     parser.add_argument("runs", nargs="+", metavar="NAME=DIR/TASK/SYSTEM")
-    stored = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.is_file() else {}
+    stored = read_stored()
     add_answers(stored, parser.parse_args().runs)
     write_json(RESULTS, stored)
     return 0

@@ -26,6 +26,7 @@ from mlmf.config.parse import run_script
 from mlmf.errors import UserError
 from mlmf.evaluation.results import write_json
 from mlmf.evaluation.run import run_evaluation
+from mlmf.evaluation.tables import number
 from mlmf.paths import atomic_path
 
 BUDGETS = (0, 100, 200, 400, 800)
@@ -118,7 +119,7 @@ def main() -> int:
             values = (
                 one[name] for name in ("f1_answerable", "evidence_recall", "turns", "abstention", "over_refusal")
             )
-            table.add_row(system, budget, *(f"{value:.3f}" for value in values))
+            table.add_row(system, budget, *(number(value) for value in values))
     Console().print(table)
     if arguments.limit is not None:
         return 0

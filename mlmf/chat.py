@@ -9,9 +9,11 @@ is remembered. What is told between two questions is one session of today.
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import date, datetime
+from io import TextIOWrapper
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -124,6 +126,8 @@ def main() -> int:
     parser.add_argument("--memory", type=Path, required=True, help="file of the memory; made if it is not there")
     parser.add_argument("--speaker", default="User", help="your name; without one you are the I of your questions")
     arguments = parser.parse_args()
+    if isinstance(sys.stdin, TextIOWrapper):
+        sys.stdin.reconfigure(errors="replace")  # a byte that is no UTF-8 costs a letter, and not the lines before it
     with _only_one(arguments.memory):
         _chat(arguments.checkpoint, arguments.memory, arguments.speaker)
     return 0
@@ -133,6 +137,11 @@ def _chat(checkpoint: Path, memory: Path, speaker: str) -> None:
     """Chat until the lines end. The file is written after every answer, so that little is lost however it ends."""
     model = MLMFModel.from_pretrained(checkpoint).eval()
     state = MemoryState.load(memory, model.device) if memory.exists() else model.init_state()
+    if len(state.nodes) != 1:
+        raise UserError(
+            f"--memory {memory}: holds {len(state.nodes)} conversations, and a chat is one; save that one alone, or give "
+            "another file"
+        )
     model.describe(state)  # refuses a memory of another model before anything is typed
     state.save(memory)  # so does a place that cannot be written
     console, name = Console(), escape(str(memory))

@@ -30,7 +30,7 @@ from typing import Any
 
 from mlmf.config.evaluation import EvalConfig
 from mlmf.config.parse import dump_config
-from mlmf.config.sweep import SweepConfig, with_setting
+from mlmf.config.sweep import SweepConfig, with_settings
 from mlmf.config.training import TrainConfig
 from mlmf.errors import UserError
 from mlmf.evaluation.results import write_json
@@ -59,7 +59,9 @@ def divide(config: SweepConfig) -> tuple[list[str], list[str]]:
     Raises:
         UserError: fewer than two conversations have questions.
     """
-    conversations = load_training_data(replace(config.train, also=[], named_share=0.0)).conversations
+    conversations = load_training_data(
+        replace(config.train, also=[], named_share=0.0, swapped_share=0.0)
+    ).conversations
     asked = sorted(one.id for one in conversations if one.questions)
     if len(asked) < 2:
         raise UserError(f"a sweep needs two conversations with questions; {config.train.task} has {len(asked)} here")
@@ -71,7 +73,7 @@ def divide(config: SweepConfig) -> tuple[list[str], list[str]]:
 def run_sweep(config: SweepConfig) -> dict[str, Any]:
     """Run every trial that has no result yet; returns the content of ``results.json``.
 
-    A trial whose settings fail is kept with its error, and the search goes on.
+    A trial whose settings fail is kept with its error, and the search goes on; the next search tries it again.
 
     Raises:
         UserError: something in the settings or the data is wrong for all trials.
@@ -81,14 +83,13 @@ def run_sweep(config: SweepConfig) -> dict[str, Any]:
     output_dir = Path(config.output_dir)
     check_writable_folder(output_dir, "output_dir")
     trained, validation = divide(config)
+    read = _what_is_read(config.train)
     changes = combinations(config)
     found = []
     for number, change in enumerate(changes, start=1):
-        train = replace(config.train, conversations=trained)
-        for name, value in change.items():
-            train = with_setting(train, name, value)
+        train = with_settings(replace(config.train, conversations=trained), change)
         logger.info("trial %d/%d: %s", number, len(changes), _shown(change) or "as it is")
-        found.append({"changed": change, **_trial(config, train, validation)})
+        found.append({"changed": change, **_trial(config, train, validation, read)})
     found.sort(key=lambda one: -math.inf if one[config.figure] is None else one[config.figure], reverse=True)
     results = {
         "figure": config.figure, "method": config.method, "seed": config.seed, "task": config.train.task,
@@ -96,23 +97,30 @@ def run_sweep(config: SweepConfig) -> dict[str, Any]:
     }  # fmt: skip
     write_json(output_dir / "results.json", results)
     atomic_write_text(output_dir / "table.md", f"{markdown_grid(sweep_grid(results))}\n")
+    if all(trial["error"] for trial in found):
+        raise UserError(f"every trial failed, the first with: {found[0]['error']}")
     if found[0][config.figure] is not None:
-        best = replace(config.train, output_dir=f"{config.output_dir}/best")
-        for name, value in found[0]["changed"].items():
-            best = with_setting(best, name, value)
+        best = with_settings(replace(config.train, output_dir=f"{config.output_dir}/best"), found[0]["changed"])
         atomic_write_text(output_dir / "best.yaml", dump_config(best))
     return results
 
 
-def _trial(config: SweepConfig, train: TrainConfig, validation: list[str]) -> dict[str, Any]:
-    """Figures of one trial, from its file if it was run before."""
-    facts = json.dumps([asdict(train), validation], sort_keys=True)
+def _what_is_read(train: TrainConfig) -> str:
+    """Hash of every conversation that training and validation read, so that other data is another trial."""
+    plain = replace(train, named_share=0.0, swapped_share=0.0)
+    return hashlib.sha256(repr(load_training_data(plain).conversations).encode()).hexdigest()
+
+
+def _trial(config: SweepConfig, train: TrainConfig, validation: list[str], read: str) -> dict[str, Any]:
+    """Figures of one trial, from its file if it was run before and did not fail."""
+    facts = json.dumps([asdict(train), validation, read], sort_keys=True)
     name = f"trial_{hashlib.sha256(facts.encode()).hexdigest()[:10]}"
     folder = Path(config.output_dir) / name
     file = folder / "trial.json"
     if file.is_file():
         found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-        return found
+        if found["error"] is None:
+            return found
     run = folder / "run"
     try:
         with _same_wandb_run(name, train):

@@ -108,3 +108,18 @@ def test_a_memory_that_is_none_is_left_as_it_is(tmp_path: Path, model: MLMFModel
     done = subprocess.run(command, input="I moved.\n", capture_output=True, text=True, check=False)
     assert done.returncode == 2 and "is not a safetensors file" in done.stderr
     assert memory.read_text() == "not a memory"
+
+
+def test_a_memory_of_several_conversations_is_refused_and_a_byte_that_is_no_letter_is_not(
+    tmp_path: Path, model: MLMFModel
+) -> None:
+    checkpoint, memory = tmp_path / "tiny", tmp_path / "me.safetensors"
+    model.save_pretrained(checkpoint)
+    command = [sys.executable, "-m", "mlmf.chat", str(checkpoint), "--memory", str(memory)]
+    model.init_state(batch_size=2).save(memory)
+    done = subprocess.run(command, input=b"", capture_output=True, check=False)
+    assert done.returncode == 2 and b"holds 2 conversations, and a chat is one" in done.stderr
+    memory.unlink()
+    done = subprocess.run(command, input=b"I moved.\nTo a caf\xe9.\n", capture_output=True, check=True)
+    lines = [node.line for node in MemoryState.load(memory).nodes[0]][-2:]
+    assert lines[0].endswith("User: I moved.") and lines[1].endswith("User: To a caf\ufffd.")

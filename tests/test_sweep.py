@@ -12,7 +12,7 @@ import yaml
 import mlmf.sweep as sweep_module
 from mlmf.config.model import LoraSettings, MLMFConfig
 from mlmf.config.parse import parse_config
-from mlmf.config.sweep import SweepConfig, with_setting
+from mlmf.config.sweep import SweepConfig, with_settings
 from mlmf.config.training import TrainConfig
 from mlmf.errors import UserError
 from mlmf.sweep import combinations, divide, run_sweep
@@ -94,6 +94,47 @@ def test_a_sweep_finds_the_best_and_goes_on_where_it_was(
     assert ran == []
 
 
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """No training and no questions: the base models of the trials that ran."""
+    ran: list[str] = []
+
+    def train(settings: TrainConfig) -> Path:
+        ran.append(settings.model.base_model)
+        if settings.model.base_model == "nowhere":
+            raise UserError("no such folder")
+        return Path(settings.output_dir)
+
+    monkeypatch.setattr(sweep_module, "run_training", train)
+    monkeypatch.setattr(sweep_module, "_validate", lambda *_: dict.fromkeys(sweep_module.FIGURES, 0.5))
+    return ran
+
+
+def test_other_data_and_failed_trials_are_tried_again(config: SweepConfig, quick: list[str]) -> None:
+    two = replace(config, space={"model.base_model": ["tiny-random", "nowhere"]})
+    assert [trial["error"] for trial in run_sweep(two)["trials"]] == [None, "no such folder"]
+    run_sweep(two)
+    assert quick == ["tiny-random", "nowhere", "nowhere"]
+    file = Path(str(config.train.data_file))
+    file.write_text(file.read_text(encoding="utf-8").replace("quite old", "almost new"), encoding="utf-8")
+    run_sweep(two)
+    assert quick[3:] == ["tiny-random", "nowhere"]
+    with pytest.raises(UserError, match="every trial failed, the first with: no such folder"):
+        run_sweep(replace(config, space={"model.base_model": ["nowhere"]}))
+
+
+def test_settings_that_allow_each_other_are_changed_together(config: SweepConfig, quick: list[str]) -> None:
+    space = {"swapped_share": [0.2, 0.5], "named_share": [0.5, 1.0], "model.lora.r": [2, 4], "model.alpha": [0.5]}
+    trials = run_sweep(replace(config, space=space))["trials"]
+    assert len(trials) == 8 == len(quick) and all(trial["error"] is None for trial in trials)
+    changed = with_settings(config.train, {"swapped_share": 0.2, "named_share": 0.5, "model.lora.r": 4})
+    assert (changed.swapped_share, changed.named_share, changed.model.lora.r, changed.max_steps) == (0.2, 0.5, 4, 1)
+    with pytest.raises(UserError, match="set named_share too"):
+        SweepConfig({"swapped_share": [0.2]})
+    fixed = replace(config, train=replace(config.train, named_share=0.5, swapped_share=0.2))
+    assert divide(fixed) == divide(config)
+
+
 @pytest.mark.slow
 def test_a_trial_that_fails_is_told_and_does_not_stop_the_rest(config: SweepConfig) -> None:
     broken = replace(config, space={"model.fusion_layers": [[1, 2], [70]]})
@@ -124,7 +165,7 @@ def test_a_checkpoint_keeps_its_memory_settings() -> None:
 
 
 def test_nothing_to_hold_back_is_said(config: SweepConfig) -> None:
-    one = with_setting(config, "train.conversations", ["a"])
+    one = with_settings(config, {"train.conversations": ["a"]})
     with pytest.raises(UserError, match="two conversations with questions"):
         run_sweep(one)
 

@@ -31,6 +31,8 @@ class ReferenceConfig:
     """The page."""
     figures: str = "results/reference.json"
     """Its headline figures for programs; null where nothing was measured."""
+    overwrite: bool = False
+    """Also where runs are gone whose figures stand there now."""
     seed: int = 0
     """Of the bootstrap of the paired tests."""
 

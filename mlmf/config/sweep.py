@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
@@ -49,25 +50,37 @@ class SweepConfig:
         for name, values in self.space.items():
             if not values:
                 raise UserError(f"space.{name} is empty: give the values to try")
+        first = {name: values[0] for name, values in self.space.items()}
+        for name, values in self.space.items():
             for value in values:
-                with_setting(self.train, name, value)
+                # with the others, since some settings allow each other only together
+                with_settings(self.train, {**first, name: value})
 
 
-def with_setting(config: T, name: str, value: Any) -> T:
-    """A copy of a dataclass with one setting changed, which may lie in a section: ``model.lora.r``.
+def with_settings(config: T, changes: Mapping[str, Any]) -> T:
+    """A copy of a dataclass with settings changed, which may lie in sections: ``model.lora.r``.
 
     Raises:
-        UserError: there is no such setting, or it may not have that value.
+        UserError: there is no such setting, it may not have that value, or not together with the others.
     """
     known = dict(leaves(type(config)))
-    if name not in known:
-        raise unknown_name("setting in space", name, known)
-    check_value("space", name, value, known[name])
-    path = name.split(".")
-    owners: list[Any] = [config]
-    for section in path[:-1]:
-        owners.append(getattr(owners[-1], section))
-    for owner, field_name in zip(reversed(owners), reversed(path), strict=True):
-        value = replace(owner, **{field_name: value})
-    changed: T = value
-    return changed
+    for name, value in changes.items():
+        if name not in known:
+            raise unknown_name("setting in space", name, known)
+        check_value("space", name, value, known[name])
+    return _changed(config, changes)
+
+
+def _changed(config: T, changes: Mapping[str, Any]) -> T:
+    """All at once, section by section: each is checked as it will be."""
+    fields: dict[str, Any] = {}
+    sections: dict[str, dict[str, Any]] = {}
+    for name, value in changes.items():
+        section, _, rest = name.partition(".")
+        if rest:
+            sections.setdefault(section, {})[rest] = value
+        else:
+            fields[name] = value
+    fields |= {name: _changed(getattr(config, name), inner) for name, inner in sections.items()}
+    made: T = replace(config, **fields)  # type: ignore[type-var]
+    return made

@@ -33,7 +33,7 @@ class TrainConfig:
     """Share of the conversations that come a second time with names for speakers such as User, and questions about that
     person in place of I."""
     swapped_share: float = 0.0
-    """Share of the answerable ones of these questions that are also asked about the person talked to, who never said it: the
+    """Share of the answerable ones of these questions that are also asked about the assistant talked to, who never said it: the
     answer is that nothing is known."""
     allow_unknown_data: bool = False
     """Accept a benchmark file whose sha256 is not the pinned one."""

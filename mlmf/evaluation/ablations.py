@@ -14,10 +14,11 @@ from typing import Any
 
 from mlmf.checkpoint import CONFIG, read_config, training_stages
 from mlmf.config.evaluation import EvalConfig
-from mlmf.config.parse import dump_config, parse_config
+from mlmf.config.parse import parse_config
 from mlmf.config.training import TrainConfig
 from mlmf.config.variants import FULL, TABLES, variant_of, variant_systems
 from mlmf.errors import UserError
+from mlmf.evaluation.asking import load_questions
 from mlmf.evaluation.compare import Run, compare_runs
 
 logger = logging.getLogger(__name__)
@@ -36,9 +37,12 @@ def train_variants(config: EvalConfig, train: Callable[[TrainConfig], object]) -
         The settings of the evaluation with the trained checkpoints in them.
 
     Raises:
-        UserError: a file of settings is wrong, or a folder holds a training of other settings.
+        UserError: a file of settings is wrong, a folder holds a training of other settings, or the questions that come
+            after the training cannot be asked.
     """
     assert config.ablations is not None and config.ablation_training
+    for task in config.task_names:
+        load_questions(task, config)
     stages = [_stage(file, first=not number) for number, file in enumerate(config.ablation_training)]
     home = Path(config.output_dir) / "training"
     for seed in config.seeds:
@@ -79,9 +83,21 @@ def _stage(file: str, *, first: bool) -> TrainConfig:
 def _is_finished(folder: Path, wanted: TrainConfig) -> bool:
     """Whether a folder holds the final model of a training; one of other settings is refused."""
     written = folder / "config.yaml"
-    if written.is_file() and written.read_text(encoding="utf-8") != dump_config(wanted):
+    if written.is_file() and not _same_training(
+        parse_config(TrainConfig, ["--config", str(written)], prog="train.py", description=""), wanted
+    ):
         raise UserError(f"{written}: a training with other settings; remove {folder}, or give another --output_dir")
     return (folder / "final" / CONFIG).is_file()
+
+
+def _same_training(one: TrainConfig, other: TrainConfig) -> bool:
+    """Whether two trainings differ in nothing but the way their folders are spelt."""
+    return _resolved(one) == _resolved(other)
+
+
+def _resolved(config: TrainConfig) -> TrainConfig:
+    started = None if config.init_from is None else str(Path(config.init_from).resolve())
+    return replace(config, output_dir=str(Path(config.output_dir).resolve()), init_from=started)
 
 
 def check_variants(config: EvalConfig) -> None:

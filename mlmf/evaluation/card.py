@@ -15,6 +15,7 @@ from huggingface_hub import EvalResult
 from mlmf.card import model_card
 from mlmf.checkpoint import CARD, read_metadata, training_stages
 from mlmf.config.parse import run_script
+from mlmf.config.variants import MLMF, base_system
 from mlmf.errors import UserError
 from mlmf.evaluation.provenance import folder_sha256
 from mlmf.evaluation.reference_runs import Entry, read_run
@@ -29,13 +30,17 @@ def scored(checkpoint: Path, folders: Sequence[str]) -> list[Entry]:
     """The runs in some folders, all of them by this checkpoint.
 
     Raises:
-        UserError: a folder holds no finished run, or another model's.
+        UserError: a folder holds no finished run, another system's or another model's.
     """
     ours, entries = folder_sha256(checkpoint), []
     for folder in folders:
-        entry = read_run("mlmf", folder, "card")
+        entry = read_run(folder, "card")
         if entry is None:
             raise UserError(f"{folder}: no such folder; give DIR/TASK/SYSTEM of a finished evaluate.py")
+        if base_system(entry["system"]) != MLMF:
+            raise UserError(
+                f"{folder}: is about {entry['system']}, whatever model answered for it; give a run of {MLMF}"
+            )
         if any(one["checkpoint_sha256"] != ours for one in entry["settings"].values()):
             raise UserError(f"{folder}: answered by another model than {checkpoint}; score this one with evaluate.py")
         entries.append(entry)
@@ -57,7 +62,8 @@ def grid(entries: Sequence[Entry], default: int) -> Grid:
         "traps refused",
         "wrongly refused",
         "evidence recall",
-        "questions",
+        "answerable",
+        "traps",
     ]
     rows = []
     for entry in entries:
@@ -93,6 +99,11 @@ def write_card(checkpoint: Path, folders: Sequence[str]) -> Path:
         "F1 is over the questions that have an answer, the interval by bootstrap over conversations; with 0 recalled tokens the "
         "prompt is the question alone."
     )
+    for entry in entries:
+        if entry["is_limited"]:
+            about += (
+                f" Of {entry['task']}, {entry['n']['effective']:,} of {entry['n']['original']:,} questions were asked."
+            )
     scores = f"{markdown_grid(grid(entries, default))}\n\n{about}"
     atomic_write_text(checkpoint / CARD, model_card(config, training_stages(checkpoint), scores, results))
     return checkpoint / CARD

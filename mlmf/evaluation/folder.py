@@ -24,6 +24,7 @@ from typing import Any
 
 from filelock import FileLock
 
+from mlmf.errors import UserError
 from mlmf.evaluation.results import SCHEMA_VERSION
 from mlmf.evaluation.samples import LOCK_FILE, read_samples
 
@@ -76,6 +77,9 @@ def read_answers(folder: Path, seeds: Sequence[int]) -> list[dict[str, Any]]:
     Args:
         folder: of a task and system.
         seeds: those that were scored.
+
+    Raises:
+        UserError: a file was cut off.
     """
     samples = {
         (seed, *sample.key): sample
@@ -83,7 +87,11 @@ def read_answers(folder: Path, seeds: Sequence[int]) -> list[dict[str, Any]]:
         for sample in read_samples(seed_folder(folder, seed) / "samples.jsonl")
     }
     rows = []
-    for line in (folder / "scores.jsonl").read_text(encoding="utf-8").split("\n")[:-1]:
+    scores = folder / "scores.jsonl"
+    *lines, rest = scores.read_text(encoding="utf-8").split("\n")
+    if rest:
+        raise UserError(f"{scores} was cut off in line {len(lines) + 1}; score it again with evaluate.py --score_only")
+    for line in lines:
         row = json.loads(line)
         sample = samples[row["seed"], row["conversation_id"], row["index"], row["period"] or 0]
         rows.append(row | {name: getattr(sample, name) for name in OF_SAMPLE})

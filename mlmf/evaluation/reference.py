@@ -6,8 +6,10 @@ Examples:
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from mlmf.config.parse import parse_config, run_script
 from mlmf.config.reference import ReferenceConfig
@@ -159,6 +161,27 @@ def _errors(file: str) -> str:
     return path.read_text(encoding="utf-8").strip()
 
 
+def _refuse_to_lose(path: Path, found: Mapping[str, Any]) -> None:
+    """Keep figures that were measured once from giving way to none, as in a clone without the runs."""
+    if not path.is_file():
+        return
+    try:
+        known = json.loads(path.read_text(encoding="utf-8"))
+        before = {(label, group) for label, groups in known.items() for group, one in groups.items() if _measured(one)}
+    except (AttributeError, ValueError):
+        return  # nothing that this command wrote
+    gone = sorted(f"{label} ({group})" for label, group in before if not _measured(found.get(label, {}).get(group)))
+    if gone:
+        raise UserError(
+            f"{path} has figures of runs that are not there now: {', '.join(gone[:5])}"
+            f"{f' and {len(gone) - 5} more' if len(gone) > 5 else ''}; run them again with evaluate.py, or pass --overwrite true"
+        )
+
+
+def _measured(figures_or_figure: object) -> bool:
+    return isinstance(figures_or_figure, Mapping) and any(value is not None for value in figures_or_figure.values())
+
+
 def main() -> int:
     """Parse, read, write."""
     summary, _, examples = (__doc__ or "").partition("\n\n")
@@ -170,8 +193,11 @@ def main() -> int:
     }
     if not any(groups.values()):
         raise UserError(f"no run is named: give --config with labels and folders under {', '.join(groups)}")
+    figures_found = reference_json(groups, config.main)
+    if not config.overwrite:
+        _refuse_to_lose(Path(config.figures), figures_found)
     text = page(config, groups, save_reference_plots(config, groups) if config.plots is not None else ())
-    write_json(Path(config.figures), reference_json(groups, config.main))
+    write_json(Path(config.figures), figures_found)
     atomic_write_text(Path(config.output), text)
     unmeasured = sum(entry is None for group in groups.values() for entry in group.values())
     print(f"{config.output} and {config.figures}; {unmeasured} runs are {UNMEASURED}")

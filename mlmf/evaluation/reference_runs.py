@@ -14,36 +14,87 @@ Entry = dict[str, Any]
 Figures = dict[str, float | None]
 LOCOMO = ("official_overall", "f1_answerable", "abstention", "over_refusal", "context_usage", "speedup")
 LOCCO = ("f1_answerable", "r6", "false_memory_rate", "over_refusal", "context_usage", "speedup")
+READ = frozenset(
+    ["system", "task", "n", "usage", "seeds", "trained_on", "is_limited", "ratios_to_full_context", "schema_version"]
+)
+"""What is read of a results file beside its keys and settings."""
+BENCHMARKS = {"locomo_zero_shot": "locomo", "locomo_in_domain": "locomo", "locco": "locco"}
+"""Whose questions the headline figures of a group are about; data of one's own may stand in their place."""
+IN_DOMAIN = "locomo_in_domain"
+"""The group that may hold a fold alone."""
 
 
-def read_run(label: str, folder: str, group: str) -> Entry | None:
-    """What ``evaluate.py`` scored for one task and system, its system renamed to ``label``; ``None`` where it did not run.
+def read_run(folder: str, where: str) -> Entry | None:
+    """What ``evaluate.py`` scored for one task and system; ``None`` where it did not run.
+
+    Args:
+        folder: ``DIR/TASK/SYSTEM``.
+        where: it is named, for errors.
 
     Raises:
-        UserError: the folder holds something else, results of another version, or of part of the questions only.
+        UserError: the folder holds something else, results of another version, or of conversations trained on.
     """
     path = Path(folder) / "results.json"
     if not Path(folder).exists():
         return None
     if not path.is_file():
-        raise UserError(f"{group}.{label}: {path} is missing; give DIR/TASK/SYSTEM of a finished evaluate.py")
+        raise UserError(f"{where}: {path} is missing; give DIR/TASK/SYSTEM of a finished evaluate.py")
     try:
         entry: Entry = json.loads(path.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{where}: {path} is not valid JSON: {error}; score it again with evaluate.py") from error
+    if not _is_scored(entry):
         raise UserError(
-            f"{group}.{label}: {path} is not valid JSON: {error}; score it again with evaluate.py"
-        ) from error
-    if not isinstance(entry, dict) or entry.get("schema_version") != SCHEMA_VERSION or "keys" not in entry:
-        raise UserError(
-            f"{group}.{label}: {path} is not one system's results of this version; give DIR/TASK/SYSTEM, and score it "
+            f"{where}: {path} is not one system's results of this version; give DIR/TASK/SYSTEM, and score it "
             "again with evaluate.py --score_only"
         )
-    return {**entry, "system": label}
+    if entry["trained_on"] and entry["trained_on"]["scored"]:
+        raise UserError(
+            f"{where}: {path} is about conversations that its checkpoint was trained on "
+            f"({', '.join(entry['trained_on']['scored'][:5])}), which says nothing about memory; score it on others"
+        )
+    return entry
+
+
+def _is_scored(entry: Any) -> bool:
+    """Whether the content of a file is what :func:`mlmf.evaluation.results.build_results` made, as far as is read here."""
+    try:
+        first = next(iter(entry["settings"].values()))
+        scores = [key["scores"]["answerable_f1"] for key in entry["keys"].values()]
+        whole = (
+            entry.keys() >= READ
+            and "raw" in entry["keys"]
+            and "system" in first
+            and all("mean" in one for one in scores)
+        )
+        return whole and entry["schema_version"] == SCHEMA_VERSION
+    except (AttributeError, KeyError, StopIteration, TypeError):
+        return False
 
 
 def read_group(group: str, folders: Mapping[str, str]) -> dict[str, Entry | None]:
-    """The runs of one group by label, in the order given."""
-    return {label: read_run(label, folder, group) for label, folder in folders.items()}
+    """The runs of one group by label, in the order given, each renamed to its label.
+
+    Raises:
+        UserError: as :func:`read_run`; and where a run is of another benchmark, or of part of the questions.
+    """
+    return {label: _labelled(label, folder, group) for label, folder in folders.items()}
+
+
+def _labelled(label: str, folder: str, group: str) -> Entry | None:
+    entry = read_run(folder, f"{group}.{label}")
+    if entry is None:
+        return None
+    wanted = BENCHMARKS.get(group)
+    if wanted != entry["task"] and wanted and entry["task"] in BENCHMARKS.values():
+        raise UserError(f"{group}.{label}: {folder} is about {entry['task']}, and this group about {wanted}")
+    if entry["is_limited"] and group != IN_DOMAIN:
+        asked, of = entry["n"]["effective"], entry["n"]["original"]
+        raise UserError(
+            f"{group}.{label}: {folder} is about {asked:,} of {of:,} questions; run evaluate.py without --limit and "
+            "--conversations"
+        )
+    return {**entry, "system": label}
 
 
 def figures(entry: Entry | None, names: tuple[str, ...]) -> Figures:

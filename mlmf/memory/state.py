@@ -177,6 +177,19 @@ class MemoryState:
             raise UserError(f"no conversation {i} in a state of {self.batch_size}: count from 0")
         return i
 
+    def _fits_together(self) -> bool:
+        """Whether the parts are of one size: a file may have been written by something else, or changed."""
+        rows = {len(self.nodes), len(self.sessions), len(self.latest), *(t.shape[0] for t in self._tensors().values())}
+        slots, places = ({getattr(self, name).shape[1] for name in names} for names in (_PER_TOKEN, _PER_NODE))
+        masked = all(
+            layer.shape[:2] == mask.shape
+            for layer, mask in ((self.working, self.working_mask), (self.episodic, self.episodic_mask))
+        )
+        if not masked or not len(rows) == len(slots) == len(places) == 1:
+            return False
+        counts = torch.tensor([len(row) for row in self.nodes], device=self.owner.device)
+        return bool((self.owner < counts[:, None]).all() and (counts <= places.pop()).all())
+
     def save(self, path: str | Path) -> None:
         """Write one safetensors file, atomically. It holds what the conversation told the model, and no weights.
 
@@ -204,7 +217,7 @@ class MemoryState:
         """Read what :meth:`save` wrote, equal to the byte.
 
         Raises:
-            UserError: no such file, or not a memory state.
+            UserError: no such file, not a memory state, or a damaged one.
         """
         if not Path(path).is_file():
             raise UserError(f"no memory state at {path}: give a file written by MemoryState.save")
@@ -222,13 +235,24 @@ class MemoryState:
         missing = sorted({f.name for f in fields(cls)} - {*_PROVENANCE, "fingerprint"} - tensors.keys())
         if missing:
             raise UserError(f"{path} is incomplete: {missing[0]} is missing. Remember the sessions again")
-        return cls(
-            **tensors,
-            nodes=tuple(tuple(_read_node(node) for node in row) for row in json.loads(meta["nodes"])),
-            sessions=tuple(json.loads(meta["sessions"])),
-            latest=tuple(json.loads(meta["latest"])),
-            fingerprint=meta["fingerprint"],
-        )
+        try:
+            state = cls(
+                **tensors,
+                nodes=tuple(tuple(_read_node(node) for node in row) for row in json.loads(meta["nodes"])),
+                sessions=tuple(json.loads(meta["sessions"])),
+                latest=tuple(json.loads(meta["latest"])),
+                fingerprint=meta["fingerprint"],
+            )
+            whole = state._fits_together()
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+            raise UserError(
+                f"{path} is damaged: {error!r}. Remember the sessions again, or take a copy of the file"
+            ) from error
+        if not whole:
+            raise UserError(
+                f"{path} is damaged: its tensors are not those of its turns. Remember the sessions again, or take a copy of the file"
+            )
+        return state
 
 
 _PER_TOKEN = ("values", "keys", "tokens", "owner")

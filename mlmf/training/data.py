@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from mlmf.config.training import TrainConfig
 from mlmf.data.tasks import load_task
 from mlmf.errors import UserError
-from mlmf.training.third_person import with_names
+from mlmf.training.third_person import PARTNERS, with_names
 from mlmf.types import Conversation
 
 TRAINING_SPLIT = {"locco": "train", "msc": "valid"}
@@ -28,7 +28,7 @@ def load_training_data(config: TrainConfig) -> TrainingData:
     """What ``config`` trains on.
 
     Raises:
-        UserError: unknown task, split or conversation, unreadable file, nothing left.
+        UserError: unknown task, split or conversation, unreadable file, nothing left, nothing to swap.
     """
     parts = [(config.task, _main(config)), *(_also(entry, config) for entry in config.also)]
     ids: dict[str, dict[str, None]] = {}
@@ -36,10 +36,16 @@ def load_training_data(config: TrainConfig) -> TrainingData:
         ids.setdefault(task, {}).update(dict.fromkeys(conversation.id for conversation in part))
     read = [conversation for _, part in parts for conversation in part]
     drawn = random.Random(f"named {config.seed}").sample(read, round(config.named_share * len(read)))
-    named = (with_names(conversation, config.seed, config.swapped_share) for conversation in drawn)
-    return TrainingData(
-        (*read, *(copy for copy in named if copy is not None)), {task: list(known) for task, known in ids.items()}
-    )
+    named = [with_names(conversation, config.seed, config.swapped_share) for conversation in drawn]
+    copies = [copy for copy in named if copy is not None]
+    if config.swapped_share and not any(
+        question.lure for copy in copies for question in copy.questions if not question.id
+    ):
+        raise UserError(
+            f"swapped_share is {config.swapped_share}, and of these conversations none has questions that a User asks about "
+            f"what they told {' or '.join(sorted(PARTNERS))}: nobody could be asked about instead; set it to 0"
+        )
+    return TrainingData((*read, *copies), {task: list(known) for task, known in ids.items()})
 
 
 def training_split(config: TrainConfig) -> str | None:

@@ -107,7 +107,8 @@ class RunFolder:
             checkpoint.save(model, partial / "model", facts)
             save_file(tensors, partial / OPTIMISER)
             (partial / STATE).write_text(json.dumps({"step": step, **facts}) + "\n", encoding="utf-8")
-        for old in sorted(self.checkpoints.glob("step_*"))[:-limit]:
+        unfinished = self.checkpoints.glob(".step_*")  # of a run that was killed while it saved
+        for old in (*sorted(self.checkpoints.glob("step_*"))[:-limit], *unfinished):
             shutil.rmtree(old)
         return folder
 

@@ -11,11 +11,13 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from mlmf.errors import UserError
+from mlmf.training.cloze import ASSISTANTS
 from mlmf.types import Conversation, Question, Session, Turn
 
 ROLES = frozenset(("user", "me", "speaker 1", "speaker 2"))
 """Speakers that get a name."""
-PARTNERS = frozenset(("assistant", "bot"))
+PARTNERS = ASSISTANTS - {"system"}
 """Speakers that get a name where questions are asked about the wrong person; else an assistant stays what it is."""
 NAMES = (
     ("Adam", "he"), ("Alice", "she"), ("Andrew", "he"), ("Anita", "she"), ("Ben", "he"), ("Carla", "she"), ("Chris", "he"),
@@ -41,15 +43,16 @@ def with_names(conversation: Conversation, seed: int, swapped_share: float = 0.0
 
     Returns:
         ``None`` where no speaker is a role.
+
+    Raises:
+        UserError: too few names are left that nobody in the conversation has.
     """
     spoken = dict.fromkeys(turn.speaker for turn in conversation.turns)
     roles = [speaker for speaker in spoken if speaker.lower() in ROLES]
     if not roles:
         return None
     partners = [speaker for speaker in spoken if speaker.lower() in PARTNERS] if swapped_share else []
-    said = " ".join(turn.text for turn in conversation.turns)
-    free = [person for person in NAMES if not re.search(rf"\b{person[0]}\b", said)]
-    drawn = random.Random(f"names {seed} {conversation.id}").sample(free, len(roles) + len(partners))
+    drawn = _draw_names(conversation, len(roles) + len(partners), random.Random(f"names {seed} {conversation.id}"))
     speakers = dict(zip((*roles, *partners), (name for name, _ in drawn), strict=True))
 
     def rename(turn: Turn) -> Turn:
@@ -74,6 +77,24 @@ def with_names(conversation: Conversation, seed: int, swapped_share: float = 0.0
         questions=tuple(questions),
         speakers=tuple(speakers.get(speaker, speaker) for speaker in conversation.speakers),
     )
+
+
+def _draw_names(conversation: Conversation, count: int, draw: random.Random) -> list[tuple[str, str]]:
+    """Names, each with its pronoun, that no turn mentions, no speaker has and no question or answer says."""
+    said = " ".join(turn.text for turn in conversation.turns)
+    asked = (part for one in conversation.questions for part in (one.text, one.answer or ""))
+    elsewhere = " ".join((*conversation.speakers, *(turn.speaker for turn in conversation.turns), *asked))
+    unsaid = [person for person in NAMES if not re.search(rf"\b{person[0]}\b", said)]
+    free = [person for person in unsaid if not re.search(rf"\b{person[0]}\b", elsewhere)]
+    if len(free) < count:
+        raise UserError(
+            f"conversation {conversation.id}: {count} speakers want a name, and {len(free)} of the {len(NAMES)} known are not "
+            "those of somebody in it; give its speakers names yourself, or set named_share to 0"
+        )
+    # again and again, so that a conversation in which only turns mention anybody keeps the names it was trained with
+    while not set(drawn := draw.sample(unsaid, count)) <= set(free):
+        pass
+    return drawn
 
 
 def _retold(question: Question, name: str, pronoun: str) -> Question:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.addressing import read_stored
 from benchmarks.addressing_answers import add_answers
 from mlmf.data.jsonl import dump_jsonl
 from mlmf.errors import UserError
@@ -33,3 +34,12 @@ def test_what_is_not_there_is_named(pair: str, error: str) -> None:
     with pytest.raises(UserError, match=error):
         add_answers(stored, [pair])
     assert stored == {"locco": {"recall@5": 0.5}}
+
+
+def test_a_damaged_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert read_stored() == {}
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results/addressing.json").write_text('{"locco": {', encoding="utf-8")
+    with pytest.raises(UserError, match=r"results/addressing\.json is damaged"):
+        read_stored()

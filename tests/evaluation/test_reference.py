@@ -145,6 +145,48 @@ def test_a_folder_that_is_no_result_is_named(finished: Path, tmp_path: Path) -> 
             read_group("locco", {"mlmf": str(tmp_path)})
 
 
+@pytest.mark.parametrize("keys", [{}, None, {"raw": {}}])
+def test_results_without_scores_are_named(finished: Path, tmp_path: Path, keys: object) -> None:
+    entry = json.loads((finished / "recent_window/results.json").read_text(encoding="utf-8"))
+    for changed in (
+        {**entry, "keys": keys},
+        {**entry, "settings": {}},
+        {k: v for k, v in entry.items() if k != "task"},
+    ):
+        (tmp_path / "results.json").write_text(json.dumps(changed), encoding="utf-8")
+        with pytest.raises(UserError, match=r"locco\.mlmf.*not one system's results"):
+            read_group("locco", {"mlmf": str(tmp_path)})
+
+
+def test_results_that_do_not_belong_on_the_page_are_refused(finished: Path, tmp_path: Path) -> None:
+    entry = json.loads((finished / "recent_window/results.json").read_text(encoding="utf-8"))
+    for changed, group, said in (
+        ({"task": "locco"}, "locomo_zero_shot", "is about locco, and this group about locomo"),
+        ({"is_limited": True}, "locco", r"is about 14 of 14 questions; run evaluate\.py without --limit"),
+        ({"trained_on": {"ids": ["4"], "scored": ["4"]}}, "locomo_in_domain", r"trained on \(4\)"),
+    ):
+        (tmp_path / "results.json").write_text(json.dumps({**entry, **changed}), encoding="utf-8")
+        with pytest.raises(UserError, match=said):
+            read_group(group, {"mlmf": str(tmp_path)})
+
+
+def test_figures_that_stand_there_do_not_give_way_to_gaps(
+    named: dict[str, dict[str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["reference", "--config", "runs.yaml"])
+    Path("runs.yaml").write_text(yaml.safe_dump(named), encoding="utf-8")
+    assert main() == 0
+    before = Path("RESULTS.md").read_bytes()
+    gone = {group: dict.fromkeys(runs, "nowhere") for group, runs in named.items()}
+    Path("runs.yaml").write_text(yaml.safe_dump(gone), encoding="utf-8")
+    with pytest.raises(UserError, match=r"not there now: full_context \(locco\), .*pass --overwrite true"):
+        main()
+    assert Path("RESULTS.md").read_bytes() == before
+    monkeypatch.setattr(sys, "argv", ["reference", "--config", "runs.yaml", "--overwrite", "true"])
+    assert main() == 0 and Path("RESULTS.md").read_bytes() != before
+
+
 def test_settings_that_say_nothing_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["reference"])
     with pytest.raises(UserError, match="no run is named"):

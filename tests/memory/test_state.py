@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import save_file
 
 from mlmf.errors import UserError
@@ -86,6 +87,30 @@ def test_load_of_a_state_with_missing_tensors(toy_state: Callable[..., MemorySta
     save_file({"working": torch.zeros(2)}, file, meta)
     with pytest.raises(UserError, match=r"half\.safetensors"):
         MemoryState.load(file)
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [("nodes", "[[]]"), ("nodes", "[[{"), ("nodes", '[[{"session": 0}]]'), ("latest", "[]"), ("sessions", None)],
+)
+def test_load_of_a_damaged_state(
+    toy_state: Callable[..., MemoryState], tmp_path: Path, part: str, value: str | None
+) -> None:
+    file = tmp_path / "memory.safetensors"
+    toy_state([LONG]).save(file)
+    with safe_open(file, framework="pt") as opened:
+        meta = {**opened.metadata(), part: value}
+        tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 (not a dict)
+    save_file(tensors, file, {name: text for name, text in meta.items() if text is not None})
+    with pytest.raises(UserError, match=r"memory\.safetensors is damaged: .*Remember the sessions again"):
+        MemoryState.load(file)
+
+
+def test_load_of_tensors_of_another_size(toy_state: Callable[..., MemoryState], tmp_path: Path) -> None:
+    state = toy_state([LONG])
+    replace(state, keys=state.keys[:, 1:]).save(tmp_path / "memory.safetensors")
+    with pytest.raises(UserError, match=r"its tensors are not those of its turns"):
+        MemoryState.load(tmp_path / "memory.safetensors")
 
 
 def test_cat_then_select_gives_back_each_conversation(toy_state: Callable[..., MemoryState]) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -47,3 +48,20 @@ def test_a_share_comes_again_with_names(make_config: MakeConfig) -> None:
 def test_nobody_is_swapped_where_nobody_has_a_name(make_config: MakeConfig) -> None:
     with pytest.raises(UserError, match="swapped_share asks about people with names: set named_share too"):
         make_config(swapped_share=0.2)
+
+
+def test_a_share_that_swaps_nobody_is_refused(make_config: MakeConfig, tmp_path: Path) -> None:
+    def talk(partner: str) -> TrainConfig:
+        said = [
+            {"id": "t1", "speaker": "User", "text": "I like tea"},
+            {"id": "t2", "speaker": partner, "text": "Fine!"},
+        ]
+        asked = [{"question": "What do I like?", "answer": "tea", "evidence": ["t1"]}]
+        file = tmp_path / f"{partner}.jsonl"
+        file.write_text(json.dumps({"id": "x", "sessions": [{"turns": said}], "questions": asked}), encoding="utf-8")
+        return make_config(data_file=str(file), named_share=1.0, swapped_share=1.0)
+
+    copy = load_training_data(talk("Chatbot")).conversations[1]
+    assert [question.is_trap for question in copy.questions] == [False, True]
+    with pytest.raises(UserError, match=r"swapped_share is 1\.0, .*none has questions .* assistant or bot or chatbot"):
+        load_training_data(talk("Anna"))

@@ -50,6 +50,7 @@ def test_old_checkpoints_make_room_and_the_latest_is_found(model: MLMFModel, tmp
     folder = RunFolder(tmp_path)
     assert folder.find("latest") is None
     optimiser = MasterAdamW(parameter_groups(model, RATES, 0.0))
+    (folder.checkpoints / ".step_000004.left_by_a_killed_run").mkdir(parents=True)
     for step in (5, 10, 100):
         folder.save(model, optimiser, step, FACTS, limit=2)
     assert sorted(p.name for p in folder.checkpoints.iterdir()) == ["step_000010", "step_000100"]

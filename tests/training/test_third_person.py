@@ -5,7 +5,8 @@ import re
 import pytest
 
 from mlmf.data.tasks import load_task
-from mlmf.training.third_person import third_person, with_names
+from mlmf.errors import UserError
+from mlmf.training.third_person import NAMES, third_person, with_names
 from mlmf.types import Conversation, Question, Session, Turn
 
 
@@ -55,6 +56,21 @@ def test_people_with_names_stay_as_they_are_and_two_roles_get_two_names() -> Non
     assert copy is not None and len(set(copy.speakers)) == 2 and "Alice" not in copy.speakers
     assert copy.questions == ()  # nobody knows which of the two would be "I"
     assert copy == with_names(talk("Speaker 1", "Speaker 2"), 0)
+
+
+@pytest.mark.parametrize("other", ["Adam", "Wendy"])
+def test_nobody_gets_the_name_of_somebody_else(other: str) -> None:
+    turns = (Turn("a", "User", "I like tea"), Turn("b", other, "so do I"))
+    asked = (Question("x", 0, "What did Ben give me?", "Clara's cup"),)
+    for seed in range(200):
+        copy = with_names(Conversation("x", (Session(0, None, turns),), asked, ("User", other)), seed)
+        assert copy is not None and copy.speakers[0] not in {other, "Ben", "Clara"}
+
+
+def test_where_every_name_is_taken_the_conversation_is_named() -> None:
+    turns = (Turn("a", "User", " ".join(name for name, _ in NAMES)),)
+    with pytest.raises(UserError, match="conversation x: 1 speakers want a name, and 0 of the 34 known"):
+        with_names(Conversation("x", (Session(0, None, turns),), (), ("User",)), 0)
 
 
 def test_what_one_said_is_asked_about_the_other_who_never_said_it() -> None:
