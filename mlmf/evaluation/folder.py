@@ -79,7 +79,7 @@ def read_answers(folder: Path, seeds: Sequence[int]) -> list[dict[str, Any]]:
         seeds: those that were scored.
 
     Raises:
-        UserError: a file was cut off.
+        UserError: a file was cut off, or scores and answers are of different runs.
     """
     samples = {
         (seed, *sample.key): sample
@@ -93,6 +93,11 @@ def read_answers(folder: Path, seeds: Sequence[int]) -> list[dict[str, Any]]:
         raise UserError(f"{scores} was cut off in line {len(lines) + 1}; score it again with evaluate.py --score_only")
     for line in lines:
         row = json.loads(line)
-        sample = samples[row["seed"], row["conversation_id"], row["index"], row["period"] or 0]
+        sample = samples.get((row["seed"], row["conversation_id"], row["index"], row["period"] or 0))
+        if sample is None:
+            raise UserError(
+                f"{scores} scores answers that are not in samples.jsonl: of question {row['index']} of {row['conversation_id']}, seed "
+                f"{row['seed']}; wait until evaluate.py is done there, or score again with --score_only"
+            )
         rows.append(row | {name: getattr(sample, name) for name in OF_SAMPLE})
     return rows

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from datetime import datetime
 from pathlib import Path
@@ -12,6 +13,7 @@ import yaml
 from mlmf.config.reference import ReferenceConfig
 from mlmf.data.jsonl import dump_jsonl
 from mlmf.errors import UserError
+from mlmf.evaluation.folder import read_answers
 from mlmf.evaluation.reference import main, page
 from mlmf.evaluation.reference_runs import LOCCO, LOCOMO, figures, read_group, reference_json
 from mlmf.evaluation.run import run_evaluation
@@ -143,6 +145,21 @@ def test_a_folder_that_is_no_result_is_named(finished: Path, tmp_path: Path) -> 
         (tmp_path / "results.json").write_bytes(damaged)
         with pytest.raises(UserError, match=rf"locco\.mlmf.*results\.json.*{said}"):
             read_group("locco", {"mlmf": str(tmp_path)})
+
+
+def test_scores_that_do_not_belong_to_the_answers_are_named(finished: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(finished / "recent_window", folder)
+    whole = (folder / "scores.jsonl").read_text(encoding="utf-8")
+    assert len(read_answers(folder, [0])) == whole.count("\n")
+    (folder / "scores.jsonl").write_text(whole[:-9], encoding="utf-8")
+    with pytest.raises(UserError, match=r"scores\.jsonl was cut off in line \d+; score it again"):
+        read_answers(folder, [0])
+    (folder / "scores.jsonl").write_text(whole, encoding="utf-8")
+    samples = folder / "seed_0/samples.jsonl"
+    samples.write_text("".join(samples.read_text(encoding="utf-8").splitlines(keepends=True)[:3]), encoding="utf-8")
+    with pytest.raises(UserError, match=r"not in samples\.jsonl: of question .*wait until evaluate\.py is done"):
+        read_answers(folder, [0])
 
 
 @pytest.mark.parametrize("keys", [{}, None, {"raw": {}}])
