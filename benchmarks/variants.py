@@ -28,7 +28,7 @@ from benchmarks.machine import machine
 from mlmf.base_model import load_tokenizer
 from mlmf.config.evaluation import EvalConfig
 from mlmf.config.parse import parse_config, run_script
-from mlmf.config.sweep import with_setting
+from mlmf.config.sweep import with_settings
 from mlmf.data.tasks import load_task
 from mlmf.errors import UserError
 from mlmf.evaluation.evidence import recall_at
@@ -71,10 +71,7 @@ class VariantsConfig:
         Raises:
             UserError: it changes a setting that there is not, or to a value that may not be.
         """
-        config = self.evaluation
-        for setting, value in self.variants[name].items():
-            config = with_setting(config, setting, value)
-        return config
+        return with_settings(self.evaluation, self.variants[name])
 
 
 class CountedTokens(LanguageModel):
