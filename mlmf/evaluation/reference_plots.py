@@ -8,11 +8,12 @@ from os.path import relpath
 from pathlib import Path
 
 from mlmf.config.reference import ReferenceConfig
+from mlmf.config.variants import variant_of
 from mlmf.errors import UserError
 from mlmf.evaluation.ablations import compare_ablations
 from mlmf.evaluation.compare import Run
 from mlmf.evaluation.folder import read_answers
-from mlmf.evaluation.plots import draw_plots, svg_text
+from mlmf.evaluation.plots import Plots, draw_plots, svg_text
 from mlmf.evaluation.reference_runs import Entry
 from mlmf.paths import atomic_write_text
 
@@ -37,11 +38,9 @@ def save_reference_plots(config: ReferenceConfig, groups: Mapping[str, Mapping[s
     if find_spec("matplotlib") is None:
         raise UserError("plots needs matplotlib, which is not installed: pip install 'mlmf[plots]', or give null")
     shown = []
+    drawn = {group: _draw(getattr(config, group), groups[group], config.seed) for group, _, _ in PLOTS.values()}
     for file, (group, ending, caption) in PLOTS.items():
-        runs = [_run(label, entry, getattr(config, group)[label]) for label, entry in groups[group].items() if entry]
-        answers = {(run.results["task"], run.results["system"]): run.answers for run in runs}
-        plots = draw_plots([run.results for run in runs], answers, compare_ablations(runs, config.seed))
-        for name, figure in plots.items():
+        for name, figure in drawn[group].items():
             if name.endswith(ending):
                 path = Path(config.plots) / f"{file}.svg"
                 atomic_write_text(path, svg_text(file, figure, facecolor="white"))
@@ -50,8 +49,14 @@ def save_reference_plots(config: ReferenceConfig, groups: Mapping[str, Mapping[s
     return shown
 
 
+def _draw(folders: Mapping[str, str], group: Mapping[str, Entry | None], seed: int) -> Plots:
+    runs = [_run(label, entry, folders[label]) for label, entry in group.items() if entry is not None]
+    answers = {(run.results["task"], run.results["system"]): run.answers for run in runs}
+    return draw_plots([run.results for run in runs], answers, compare_ablations(runs, seed))
+
+
 def _run(label: str, entry: Entry, folder: str) -> Run:
     """A finished run; the variants of an ablation are told apart by the names of their systems, which are their folders'."""
     system = Path(folder).name
-    name = system if system.startswith("mlmf_") else label
+    name = label if variant_of(system) is None else system
     return Run(name, {**entry, "system": name}, read_answers(Path(folder), entry["seeds"]))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from mlmf.config.training import TrainConfig
 from mlmf.data.tasks import load_task
 from mlmf.errors import UserError
-from mlmf.training.third_person import PARTNERS, with_names
+from mlmf.training.third_person import PARTNERS, can_be_swapped, with_names
 from mlmf.types import Conversation
 
 TRAINING_SPLIT = {"locco": "train", "msc": "valid"}
@@ -38,9 +38,7 @@ def load_training_data(config: TrainConfig) -> TrainingData:
     drawn = random.Random(f"named {config.seed}").sample(read, round(config.named_share * len(read)))
     named = [with_names(conversation, config.seed, config.swapped_share) for conversation in drawn]
     copies = [copy for copy in named if copy is not None]
-    if config.swapped_share and not any(
-        question.lure for copy in copies for question in copy.questions if not question.id
-    ):
+    if config.swapped_share and not any(map(can_be_swapped, read)):
         raise UserError(
             f"swapped_share is {config.swapped_share}, and of these conversations none has questions that a User asks about "
             f"what they told {' or '.join(sorted(PARTNERS))}: nobody could be asked about instead; set it to 0"

@@ -79,6 +79,13 @@ def with_names(conversation: Conversation, seed: int, swapped_share: float = 0.0
     )
 
 
+def can_be_swapped(conversation: Conversation) -> bool:
+    """Whether somebody of :data:`ROLES` asks questions that could be about somebody of :data:`PARTNERS`."""
+    spoken = {turn.speaker.lower() for turn in conversation.turns}
+    answered = any(question.answer is not None for question in conversation.questions)
+    return len(spoken & ROLES) == 1 and bool(spoken & PARTNERS) and answered
+
+
 def _draw_names(conversation: Conversation, count: int, draw: random.Random) -> list[tuple[str, str]]:
     """Names, each with its pronoun, that no turn mentions, no speaker has and no question or answer says."""
     said = " ".join(turn.text for turn in conversation.turns)
