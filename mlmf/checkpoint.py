@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-FORMAT = "mlmf-checkpoint-5"
+FORMAT = "mlmf-checkpoint-6"
 KEYS = ("base_model", "base_weights", "hidden_size", "memory")
 CONFIG, MEMORY, ADAPTER, CARD = "config.json", "memory.safetensors", "adapter", "README.md"
 

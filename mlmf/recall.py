@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from mlmf.memory.codec import StateCodec
-from mlmf.memory.cues import asks_about_past
+from mlmf.memory.cues import asks_about_past, whose
 from mlmf.memory.find import FindScores
 from mlmf.memory.fusion import MemoryBank
 from mlmf.memory.gate import MASKED
@@ -66,6 +67,8 @@ def find(query: QueryKeys, state: MemoryState, memory: MultiLayerMemory, count: 
     scores: FindScores = memory.scorer(query, state)
     recalls = choose(scores.nodes, state, count)
     bank = as_bank(state, recalls, scores, memory.find_weight, memory.nothing, memory.codec)
+    if memory.whose is not None:
+        bank = marked(bank, state, recalls, whose(query.texts, state.layout), memory.codec.decode_change(memory.whose))
     return Found(bank, recalls, scores)
 
 
@@ -139,6 +142,29 @@ def as_bank(
         bias=find_weight.float() * torch.cat(logits, 1),
         sizes=(state.working.shape[1], state.episodic.shape[1], sum(part.shape[1] for part in codes[2:])),
     )
+
+
+def marked(
+    bank: MemoryBank, state: MemoryState, recalls: Sequence[Recall], whose: Tensor, marks: Tensor
+) -> MemoryBank:
+    """The bank with what is read of a turn marked by whose words it is, as a question about one person wants to know.
+
+    Args:
+        bank: as :func:`as_bank` lays it out.
+        state: the memories that it is of.
+        recalls: the chosen nodes of each query.
+        whose: of all nodes, ``(B, N)``, see :func:`mlmf.memory.cues.whose`.
+        marks: what is added to states of the turns of 1 and of 2, ``(L, 2, D)``; the others stay as they are.
+    """
+    rows = []
+    for row, recall in enumerate(recalls):
+        source = row if state.batch_size > 1 else 0
+        owner = state.owner[source]
+        read = _ranks(recall, state.nodes[source]).to(owner.device)[owner] >= 0
+        rows.append(whose[row, owner[read]])
+    working, episodic, turns, *nothing = bank.parts
+    added = F.pad(marks, (0, 0, 1, 0))[:, pad_sequence(rows, True)]  # (L, B, m, D)
+    return replace(bank, parts=(working, episodic, turns + added.transpose(0, 1).to(turns.dtype), *nothing))
 
 
 def _ranks(recall: Recall, nodes: Sequence[Node]) -> Tensor:

@@ -107,7 +107,7 @@ def test_the_folder_names_no_place_and_holds_no_pickle(bases: Path, tmp_path: Pa
             text = file.read_text(encoding="utf-8")
             assert str(bases) not in text and str(tmp_path) not in text, file.name
     config = json.loads((tmp_path / "out" / "config.json").read_text())
-    assert config["format"] == "mlmf-checkpoint-5" and config["base_model"] == "llama"
+    assert config["format"] == "mlmf-checkpoint-6" and config["base_model"] == "llama"
     # what a conversation told the model is no part of it
     assert not any(b"adopted" in content for content in bytes_of(tmp_path / "out").values())
 

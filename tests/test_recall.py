@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from mlmf.memory.codec import StateCodec
 from mlmf.memory.find import FindScores
 from mlmf.memory.state import MemoryState, Node
-from mlmf.recall import Recall, as_bank, as_lines, choose
+from mlmf.recall import Recall, as_bank, as_lines, choose, marked
 
 # (session, turn, tokens); row 1 is shorter, row 2 remembers nothing
 ROWS = [[(0, -1, 1), (0, 0, 2), (0, 1, 3), (1, -1, 2), (1, 0, 2)], [(0, -1, 1), (0, 0, 1)], []]
@@ -127,6 +127,24 @@ def test_one_conversation_makes_a_bank_for_every_query(state: MemoryState) -> No
     expected = as_bank(repeated, choose(scores, repeated, 1), FindScores(scores, None), torch.tensor(0.0), None, CODEC)
     assert torch.equal(bank.states, expected.states) and torch.equal(bank.mask, expected.mask)
     assert not bank.bias.any()
+
+
+def test_what_is_read_of_a_turn_is_marked_by_whose_words_it_is(state: MemoryState) -> None:
+    recalls = choose(SCORES, state, 2)  # row 0: turns D0:1 and D1:0, their date lines; row 1: D0:0
+    bank = as_bank(state, recalls, FindScores(SCORES, None), torch.tensor(0.5), torch.randn(8), CODEC)
+    marks = torch.randn(2, 2, 4, requires_grad=True)
+    whose = torch.tensor([[0, 0, 1, 0, 2], [0, 1, 0, 0, 0], [0] * 5])
+    found = marked(bank, state, recalls, whose, marks)
+    own, others = marks[:, 0], marks[:, 1]
+    added = (found.states - bank.states).transpose(1, 2)  # (B, M, L, D)
+    expected = torch.zeros_like(added)
+    expected[0, 6:9] = own  # after working, episodic and the date line of session 0
+    expected[0, 11:13] = others
+    expected[1, 6] = own
+    torch.testing.assert_close(added, expected)
+    assert found.bias is bank.bias and found.mask is bank.mask
+    found.states.sum().backward()
+    assert marks.grad is not None and marks.grad[:, 0].unique().tolist() == [4.0]
 
 
 NODES = (

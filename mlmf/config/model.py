@@ -128,6 +128,8 @@ class MLMFConfig:
     """Ablation: lower the find score of turns that newer ones like them answer as well."""
     nothing: bool = True
     """Ablation: let having found nothing compete with the turns that are read."""
+    whose: bool = True
+    """Ablation: mark what is read as said by somebody whom the question names, or by others."""
     gating: bool = True
     """Ablation: learned layer gate; false weights every non-empty layer equally."""
     retention: bool = True

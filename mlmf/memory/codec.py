@@ -127,6 +127,12 @@ class StateCodec(nn.Module):
         # the mean comes off first: where it is many deviations, its product would round away what is to be kept
         return (rows - self.mean.to(rows.dtype)) @ self.encoder.to(rows.dtype)
 
+    def decode_change(self, codes: Tensor) -> Tensor:
+        """What codes ``(..., R)`` that are added to others add to their states, ``(L, ..., D)``."""
+        if not self.is_identity:
+            codes = codes @ self.decoder.to(codes.dtype)
+        return codes.unflatten(-1, (self.layers, self.width)).movedim(-2, 0)
+
     def decode(self, codes: Tensor) -> Tensor:
         """Codes ``(..., R)`` to states ``(L, ..., D)``, in the dtype of the codes."""
         if not self.is_identity:

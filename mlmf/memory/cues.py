@@ -39,6 +39,17 @@ def by_whom(texts: Sequence[str], layout: Layout) -> Tensor:
     return told.float().gather(1, (layout.speaker % (most + 1)).expand(len(texts), -1))
 
 
+def whose(texts: Sequence[str], layout: Layout) -> Tensor:
+    """Whose words each node is, as seen from the query, ``(B, N)``.
+
+    1 for the turns of speakers whom the query names, 2 for the turns of everybody else where it names somebody, and 0
+    for date lines, empty places and queries of which :func:`by_whom` knows nothing.
+    """
+    own = by_whom(texts, layout) > 0
+    others = own.any(-1, keepdim=True) & ~own & (layout.speaker >= 0)
+    return own + 2 * others
+
+
 def when(texts: Sequence[str], layout: Layout) -> Tensor:
     """1 for the nodes of the months and years that the query names, ``(B, N)``; 0 everywhere where it names none."""
     rows = []

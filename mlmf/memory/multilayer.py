@@ -61,6 +61,9 @@ class MultiLayerMemory(nn.Module):
         # what is read of having found nothing: a slot like those of a turn
         has_nothing = config.semantic and config.nothing
         self.nothing = nn.Parameter(torch.randn(self.codec.code_width)) if has_nothing else None
+        # added to what is read of the turns of those whom the question names, and of all others; learned, from nothing
+        marks = config.semantic and config.whose
+        self.whose = nn.Parameter(torch.zeros(2, self.codec.code_width)) if marks else None
         self.extract = entity_extractor(config.entities)
 
     def calibrate(self, states: Tensor, keys: Tensor) -> None:

@@ -14,7 +14,13 @@ GATE_NAMES = ("g", "log_beta", "find_weight", "alpha_logits", "doubt", "doubt_pe
 MIXING_PARTS = ("memory.scorer.",)
 """What each part of the find score counts: slower than gates, since a few easy memories would soon turn the weight of a
 part against it that harder ones need. No weight decay either."""
-FRESH_NAMES = ("episodic.queries", "semantic.message.weight", "semantic.salience.weight", "memory.nothing")
+FRESH_NAMES = (
+    "episodic.queries",
+    "semantic.message.weight",
+    "semantic.salience.weight",
+    "memory.nothing",
+    "memory.whose",
+)
 """Weights that start from nothing pretrained and may move faster than copies."""
 FIND_PARTS = ("memory.key_projection.",)
 """What makes keys of states and weighs the tokens of a query."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from mlmf.memory.cues import asks_about_past, by_whom, when
+from mlmf.memory.cues import asks_about_past, by_whom, when, whose
 from mlmf.memory.layout import Layout
 from mlmf.memory.nodes import Node
 
@@ -59,6 +59,19 @@ def test_a_speaker_counts_who_is_named_alone(question: str, said_by: list[int]) 
 def test_the_first_person_is_the_user_and_every_question_has_its_own_conversation() -> None:
     found = by_whom(["Did Ben?", "Where do I live?"], LAYOUT)
     assert found.tolist() == [[0, 0, 1, 0, 0], [1, 0, 0, 0, 0]]
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        ("What did ben buy?", [0, 2, 1, 2, 2]),
+        ("What is Ann's boat called?", [0, 1, 2, 1, 1]),
+        ("Where did Ann and Ben meet?", [0] * 5),
+        ("What is Annette's?", [0] * 5),
+    ],
+)
+def test_whose_words_a_turn_is_depends_on_who_is_named(question: str, expected: list[int]) -> None:
+    assert whose([question], LAYOUT.row(0)).tolist() == [expected]
 
 
 @pytest.mark.parametrize(
