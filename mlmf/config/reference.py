@@ -9,7 +9,10 @@ from mlmf.errors import UserError
 
 @dataclass
 class ReferenceConfig:
-    """From labels to what evaluate.py left for one task and system: DIR/TASK/SYSTEM. A folder that is not there is not measured."""
+    """From labels to what evaluate.py left for one task and system: DIR/TASK/SYSTEM.
+
+    A folder that is not there is not measured, unless figures were kept when it was.
+    """
 
     locomo_zero_shot: dict[str, str] = field(default_factory=dict)
     """LoCoMo by systems that never trained on it."""
@@ -31,6 +34,9 @@ class ReferenceConfig:
     """The page."""
     figures: str = "results/reference.json"
     """Its headline figures for programs; null where nothing was measured."""
+    kept: str | None = "results/runs"
+    """Folder in which the figures of every run are kept, by group and label, and from which they are taken where the run's
+    own folder is gone; null keeps none."""
     overwrite: bool = False
     """Also where runs are gone whose figures stand there now."""
     seed: int = 0

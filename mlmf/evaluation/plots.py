@@ -42,7 +42,8 @@ def draw_plots(results: Sequence[Results], answers: Answers, ablations: Sequence
 
     Args:
         results: contents of results files.
-        answers: by task and system, as :func:`mlmf.evaluation.folder.read_answers` gives them.
+        answers: by task and system, as :func:`mlmf.evaluation.folder.read_answers` gives them; systems without any are
+            not in the plots that need them.
         ablations: as :func:`mlmf.evaluation.ablations.compare_ablations` gives them.
     """
     from matplotlib import rc_context
@@ -64,8 +65,9 @@ def draw_plots(results: Sequence[Results], answers: Answers, ablations: Sequence
                     plots[f"{name}-triangle"] = _titled(figure, f"{title}: A[t, p], consistent answers")
                     figure = _retention(streamed, key)
                     plots[f"{name}-retention"] = _titled(figure, f"{title}: what is kept as periods pass")
-            for field, cost in _GROWTH.items():
-                figure = _growth(entries, answers, field)
+            answered = [entry for entry in entries if (task, entry["system"]) in answers]
+            for field, cost in _GROWTH.items() if answered else ():
+                figure = _growth(answered, answers, field)
                 plots[f"{task}-growth-{field}"] = _titled(figure, f"{task}: {cost}, as the history grows")
     return plots
 

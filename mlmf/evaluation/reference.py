@@ -19,6 +19,7 @@ from mlmf.evaluation.compare import Run, compare_runs
 from mlmf.evaluation.comparison_tables import comparison_grid
 from mlmf.evaluation.cost_tables import cost_grid, ratio_grid
 from mlmf.evaluation.folder import read_answers
+from mlmf.evaluation.kept_runs import keep_run, keep_tests, kept_run, kept_tests
 from mlmf.evaluation.reference_plots import save_reference_plots
 from mlmf.evaluation.reference_runs import LOCCO, LOCOMO, Entry, figures, read_group, reference_json
 from mlmf.evaluation.results import write_json
@@ -111,16 +112,38 @@ def _who_answers(entries: Sequence[Entry]) -> list[str]:
 
 
 def _tests(config: ReferenceConfig, group: Group) -> list[str]:
-    """Paired tests of the full model against each of the others."""
-    runs = [
-        Run(label, entry, read_answers(Path(config.ablations[label]), entry["seeds"]))
-        for label, entry in group.items()
-        if entry is not None
-    ]
-    # the full model first, so that a difference is what leaving a part out does
-    runs.sort(key=lambda run: run.label != config.main)
-    pairs = compare_runs(runs, config.seed, against=config.main)
+    """Paired tests of the full model against each of the others, anew where the answers of all of them are there."""
+    measured = {label: entry for label, entry in group.items() if entry is not None}
+    kept = None if config.kept is None else Path(config.kept) / "ablations"
+    if kept is not None and not all(Path(config.ablations[label]).exists() for label in measured):
+        pairs = kept_tests(kept)
+    else:
+        runs = [
+            Run(label, entry, read_answers(Path(config.ablations[label]), entry["seeds"]))
+            for label, entry in measured.items()
+        ]
+        # the full model first, so that a difference is what leaving a part out does
+        runs.sort(key=lambda run: run.label != config.main)
+        pairs = compare_runs(runs, config.seed, against=config.main)
+        if kept is not None:
+            keep_tests(kept, pairs)
     return [markdown_grid(comparison_grid(pairs))] if pairs else []
+
+
+def _read_groups(config: ReferenceConfig) -> dict[str, dict[str, Entry | None]]:
+    """The runs of every group: from their folders, which are kept, or as they were kept before."""
+    groups = {}
+    for name in ("locomo_zero_shot", "locomo_in_domain", "locco", "training", "ablations"):
+        group = read_group(name, getattr(config, name))
+        if config.kept is not None:
+            folder = Path(config.kept) / name
+            for label, entry in group.items():
+                if entry is None:
+                    group[label] = kept_run(folder, label)
+                else:
+                    keep_run(folder, entry)
+        groups[name] = group
+    return groups
 
 
 def paper_grid(groups: Mapping[str, Group], main: str) -> Grid:
@@ -187,10 +210,7 @@ def main() -> int:
     summary, _, examples = (__doc__ or "").partition("\n\n")
     prog = "python -m mlmf.evaluation.reference"
     config = parse_config(ReferenceConfig, None, prog=prog, description=summary, epilog=examples)
-    groups = {
-        name: read_group(name, getattr(config, name))
-        for name in ("locomo_zero_shot", "locomo_in_domain", "locco", "training", "ablations")
-    }
+    groups = _read_groups(config)
     if not any(groups.values()):
         raise UserError(f"no run is named: give --config with labels and folders under {', '.join(groups)}")
     figures_found = reference_json(groups, config.main)

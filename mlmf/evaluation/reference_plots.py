@@ -40,17 +40,24 @@ def save_reference_plots(config: ReferenceConfig, groups: Mapping[str, Mapping[s
     shown = []
     drawn = {group: _draw(getattr(config, group), groups[group], config.seed) for group, _, _ in PLOTS.values()}
     for file, (group, ending, caption) in PLOTS.items():
+        path = Path(config.plots) / f"{file}.svg"
         for name, figure in drawn[group].items():
             if name.endswith(ending):
-                path = Path(config.plots) / f"{file}.svg"
                 atomic_write_text(path, svg_text(file, figure, facecolor="white"))
-                link = Path(relpath(path, Path(config.output).parent)).as_posix()
-                shown.append(f"{caption}:\n\n![{caption}]({link})")
+        # one that needs answers which are gone stays as it was drawn from them
+        if path.is_file() and any(groups[group].values()):
+            link = Path(relpath(path, Path(config.output).parent)).as_posix()
+            shown.append(f"{caption}:\n\n![{caption}]({link})")
     return shown
 
 
 def _draw(folders: Mapping[str, str], group: Mapping[str, Entry | None], seed: int) -> Plots:
-    runs = [_run(label, entry, folders[label]) for label, entry in group.items() if entry is not None]
+    """Every plot of a group; where the folder of a run is gone, those that need no answers."""
+    measured = {label: entry for label, entry in group.items() if entry is not None}
+    if not all(Path(folders[label]).exists() for label in measured):
+        plots = draw_plots([{**entry, "system": label} for label, entry in measured.items()], {})
+        return {name: figure for name, figure in plots.items() if name.endswith(PLOTS["retention"][1])}
+    runs = [_run(label, entry, folders[label]) for label, entry in measured.items()]
     answers = {(run.results["task"], run.results["system"]): run.answers for run in runs}
     return draw_plots([run.results for run in runs], answers, compare_ablations(runs, seed))
 

@@ -43,7 +43,7 @@ def read_run(folder: str, where: str) -> Entry | None:
         entry: Entry = json.loads(path.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise UserError(f"{where}: {path} is not valid JSON: {error}; score it again with evaluate.py") from error
-    if not _is_scored(entry):
+    if not is_scored(entry):
         raise UserError(
             f"{where}: {path} is not one system's results of this version; give DIR/TASK/SYSTEM, and score it "
             "again with evaluate.py --score_only"
@@ -56,7 +56,7 @@ def read_run(folder: str, where: str) -> Entry | None:
     return entry
 
 
-def _is_scored(entry: Any) -> bool:
+def is_scored(entry: Any) -> bool:
     """Whether the content of a file is what :func:`mlmf.evaluation.results.build_results` made, as far as is read here."""
     try:
         first = next(iter(entry["settings"].values()))

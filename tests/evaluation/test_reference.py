@@ -192,16 +192,42 @@ def test_figures_that_stand_there_do_not_give_way_to_gaps(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["reference", "--config", "runs.yaml"])
-    Path("runs.yaml").write_text(yaml.safe_dump(named), encoding="utf-8")
+    Path("runs.yaml").write_text(yaml.safe_dump({**named, "kept": None}), encoding="utf-8")
     assert main() == 0
+    assert not Path("results/runs").exists()
     before = Path("RESULTS.md").read_bytes()
-    gone = {group: dict.fromkeys(runs, "nowhere") for group, runs in named.items()}
+    gone: dict[str, Any] = {group: dict.fromkeys(runs, "nowhere") for group, runs in named.items()} | {"kept": None}
     Path("runs.yaml").write_text(yaml.safe_dump(gone), encoding="utf-8")
     with pytest.raises(UserError, match=r"not there now: full_context \(locco\), .*pass --overwrite true"):
         main()
     assert Path("RESULTS.md").read_bytes() == before
     monkeypatch.setattr(sys, "argv", ["reference", "--config", "runs.yaml", "--overwrite", "true"])
     assert main() == 0 and Path("RESULTS.md").read_bytes() != before
+
+
+def test_the_page_is_the_same_where_the_folders_of_the_runs_are_gone(
+    named: dict[str, dict[str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["reference", "--config", "runs.yaml"])
+    written = ("RESULTS.md", "results/reference.json", "plots/retention.svg", "plots/growth.svg")
+    before: list[bytes] = []
+    for folders in (named, {group: dict.fromkeys(runs, "nowhere") for group, runs in named.items()}):
+        Path("runs.yaml").write_text(yaml.safe_dump({**folders, "plots": "plots"}), encoding="utf-8")
+        assert main() == 0
+        before.append(b"".join(Path(name).read_bytes() for name in written))
+    assert before[0] == before[1] and b"A of full_context" in before[1] and b"| mlmf | no memory |" in before[1]
+    assert sorted(path.name for path in Path("results/runs/locco").iterdir()) == ["full_context.json", "mlmf.json"]
+
+    # one run is measured anew, the others stay
+    again = {**named, "locco": {**named["locco"], "full_context": "nowhere"}}
+    Path("runs.yaml").write_text(yaml.safe_dump(again), encoding="utf-8")
+    assert main() == 0
+    assert Path("results/reference.json").read_bytes() in before[0]
+
+    Path("results/runs/locco/full_context.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(UserError, match=r"full_context\.json is not what was kept"):
+        main()
 
 
 def test_settings_that_say_nothing_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
