@@ -79,43 +79,34 @@ class ModelServer:
 def model_server(
     tiny_lm: tuple[PreTrainedModel, PreTrainedTokenizerBase], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ModelServer]:
-    """``transformers serve`` with the tiny model, in a thread of this process: a process of its own takes longer to import."""
-    _need_serving()
-    from transformers.cli.serve import Serve
-
+    """``transformers serve`` with the tiny model."""
     folder = tmp_path_factory.mktemp("served")
     for part in tiny_lm:
         part.save_pretrained(folder)
-    port = _free_port()
-    server = Serve(force_model=str(folder), host="127.0.0.1", port=port, device="cpu", non_blocking=True)
-    try:
-        yield _ready(port, str(folder))
-    finally:
-        server.kill_server()
+    with _serving(str(folder)) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
 def smollm2_server() -> Iterator[ModelServer]:
-    """``transformers serve`` with the real base model, as a user starts it."""
-    _need_serving()
-    folder, port = resolve_base("smollm2-135m"), _free_port()
-    command = [sys.executable, "-m", "transformers.cli.transformers", "serve", folder, "--port", str(port)]
-    with _running([*command, "--host", "127.0.0.1", "--device", "cpu"]):
-        yield _ready(port, folder)
+    """``transformers serve`` with the real base model."""
+    with _serving(resolve_base("smollm2-135m")) as server:
+        yield server
 
 
 @contextmanager
-def _running(command: list[str]) -> Iterator[None]:
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        try:
-            yield
-        finally:
-            process.kill()
-
-
-def _need_serving() -> None:
+def _serving(model: str) -> Iterator[ModelServer]:
+    """The server as a user starts it: its command line is what stays the same from version to version."""
     if not is_serve_available():
         pytest.skip("transformers serve is not installed: pip install 'transformers[serving]'")
+    port = _free_port()
+    command = [sys.executable, "-m", "transformers.cli.transformers", "serve", model, "--port", str(port)]
+    command += ["--host", "127.0.0.1", "--device", "cpu"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            yield _ready(port, model)
+        finally:
+            process.kill()
 
 
 def _free_port() -> int:

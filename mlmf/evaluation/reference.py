@@ -89,6 +89,9 @@ def _group(group: Group) -> list[str]:
             parts.append(markdown_grid(retention_grid(remembered, key)))
             parts += [f"A of {one['system']}:\n\n{markdown_grid(triangle_grid(one, key))}" for one in remembered]
     parts.append(markdown_grid(cost_grid(measured)))
+    streamed = [one["system"] for one in measured if any(key["retention"] for key in one["keys"].values())]
+    if streamed:
+        parts.append(f"Means over the questions after every period, when less has been said: {', '.join(streamed)}.")
     if any(entry["ratios_to_full_context"] is not None for entry in measured):
         parts += ["As multiples of full_context in the same run:", markdown_grid(ratio_grid(measured))]
     parts += _who_answers(measured)

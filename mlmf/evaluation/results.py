@@ -148,7 +148,7 @@ def score_key(
     return scored, entry
 
 
-def write_json(path: Path, content: Mapping[str, Any]) -> None:
+def write_json(path: Path, content: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
     """Write a results file, all or nothing.
 
     Raises:

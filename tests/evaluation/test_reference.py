@@ -81,6 +81,7 @@ def test_the_command_writes_page_and_figures(
     ]
     assert ">full_context<" in (tmp_path / "plots/retention.svg").read_text(encoding="utf-8")
     assert text.count("cogmem: not measured.") == 2 and "mlmf: not measured." in text and "| cogmem" not in text
+    assert "when less has been said: " in text
     assert "A of full_context" in text and "| F1, multi-hop | 0.594 |" in text
     assert text.rstrip().endswith("1. a colour of another thing")
     answered = [line for line in text.splitlines() if line.startswith("Answered by ")]
