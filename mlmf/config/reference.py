@@ -24,6 +24,9 @@ class ReferenceConfig:
     """The parts of the memory left out one by one, all on the same questions; each is tested against main."""
     training: dict[str, str] = field(default_factory=dict)
     """The same questions before and after training."""
+    speed: dict[str, str] = field(default_factory=dict)
+    """Systems asked side by side with full_context in one evaluation, on a few conversations: what they cost, and the speedup
+    of those of the same label that were asked everything without it."""
     main: str = "mlmf"
     """Label that is the memory model's headline in each group, and the full model among the ablations."""
     errors: str | None = None

@@ -21,7 +21,14 @@ from mlmf.evaluation.cost_tables import cost_grid, ratio_grid
 from mlmf.evaluation.folder import read_answers
 from mlmf.evaluation.kept_runs import keep_run, keep_tests, kept_run, kept_tests
 from mlmf.evaluation.reference_plots import save_reference_plots
-from mlmf.evaluation.reference_runs import LOCCO, LOCOMO, Entry, figures, read_group, reference_json
+from mlmf.evaluation.reference_runs import (
+    GROUPS,
+    SPEED,
+    Entry,
+    headline_figures,
+    read_group,
+    reference_json,
+)
 from mlmf.evaluation.results import write_json
 from mlmf.evaluation.retention_tables import retention_grid, triangle_grid
 from mlmf.evaluation.run_tables import unlike_settings
@@ -65,6 +72,8 @@ def page(config: ReferenceConfig, groups: Mapping[str, Group], plots: Sequence[s
             parts += [f"## {heading}", *_group(groups[group])]
         if group == "ablations" and groups[group]:
             parts += _tests(config, groups[group])
+    if groups[SPEED]:
+        parts += ["## How fast, beside reading the whole conversation", *_costs(groups[SPEED])]
     parts += ["## Beside the paper", CLAIMS, markdown_grid(paper_grid(groups, config.main)), *plots]
     if config.errors is not None:
         parts.append(_errors(config.errors))
@@ -98,6 +107,17 @@ def _group(group: Group) -> list[str]:
     parts += unlike_settings([(entry["system"], entry) for entry in measured])
     absent = [label for label, entry in group.items() if entry is None]
     # once, and not as a row of empty cells in every table
+    return [*parts, f"{', '.join(absent)}: {UNMEASURED}."] if absent else parts
+
+
+def _costs(group: Group) -> list[str]:
+    """What the runs of one evaluation cost, on the few conversations that the dearest of them was asked about."""
+    measured = [entry for entry in group.values() if entry is not None]
+    if not measured:
+        return [f"{', '.join(group)}: {UNMEASURED}."]
+    about = f"Asked one after the other on the same machine. {title(measured[0], 'raw')}; what they score is in the tables above."
+    parts = [about, markdown_grid(cost_grid(measured)), markdown_grid(ratio_grid(measured))]
+    absent = [label for label, entry in group.items() if entry is None]
     return [*parts, f"{', '.join(absent)}: {UNMEASURED}."] if absent else parts
 
 
@@ -136,7 +156,7 @@ def _tests(config: ReferenceConfig, group: Group) -> list[str]:
 def _read_groups(config: ReferenceConfig) -> dict[str, dict[str, Entry | None]]:
     """The runs of every group: from their folders, which are kept, or as they were kept before."""
     groups = {}
-    for name in ("locomo_zero_shot", "locomo_in_domain", "locco", "training", "ablations"):
+    for name in GROUPS:
         group = read_group(name, getattr(config, name))
         if config.kept is not None:
             folder = Path(config.kept) / name
@@ -152,19 +172,19 @@ def _read_groups(config: ReferenceConfig) -> dict[str, dict[str, Entry | None]]:
 def paper_grid(groups: Mapping[str, Group], main: str) -> Grid:
     """The paper's figures, and ours zero-shot and in-domain where they were measured."""
     header = ["quantity", "paper's claim", "ours, zero-shot", "ours, in-domain"]
-    runs = {name: groups[name].get(main) for name in ("locomo_zero_shot", "locomo_in_domain", "locco")}
     rows = []
     for quantity, claim, task, name in PAPER:
         if task == "locco":
-            ours, in_domain = _cell(_figure(runs["locco"], name)), "-"
+            ours, in_domain = _cell(_figure(groups, "locco", main, name)), "-"
         else:
-            ours = _cell(_figure(runs["locomo_zero_shot"], name))
-            in_domain = _cell(_figure(runs["locomo_in_domain"], name))
+            ours = _cell(_figure(groups, "locomo_zero_shot", main, name))
+            in_domain = _cell(_figure(groups, "locomo_in_domain", main, name))
         rows.append([quantity, claim, ours, in_domain])
     return header, rows
 
 
-def _figure(entry: Entry | None, name: str) -> float | None:
+def _figure(groups: Mapping[str, Group], group: str, label: str, name: str) -> float | None:
+    entry = groups[group].get(label)
     if entry is None:
         return None
     scores = entry["keys"]["raw"]["scores"]
@@ -173,7 +193,7 @@ def _figure(entry: Entry | None, name: str) -> float | None:
         return value
     if name == "multi_hop":
         return next((one["f1"] for one in scores["categories"] if one["name"] == CATEGORY_NAMES[1]), None)
-    return figures(entry, tuple({*LOCOMO, *LOCCO}))[name]
+    return headline_figures(groups, group, label, (name,))[name]
 
 
 def _cell(value: float | None) -> str:

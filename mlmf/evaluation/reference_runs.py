@@ -20,8 +20,9 @@ READ = frozenset(
 """What is read of a results file beside its keys and settings."""
 BENCHMARKS = {"locomo_zero_shot": "locomo", "locomo_in_domain": "locomo", "locco": "locco"}
 """Whose questions the headline figures of a group are about; data of one's own may stand in their place."""
-IN_DOMAIN = "locomo_in_domain"
-"""The group that may hold a fold alone."""
+GROUPS = ("locomo_zero_shot", "locomo_in_domain", "locco", "training", "ablations", "speed")
+IN_DOMAIN, SPEED = "locomo_in_domain", "speed"
+"""The groups that may hold part of the questions: a fold alone, and what costs are measured on side by side."""
 
 
 def read_run(folder: str, where: str) -> Entry | None:
@@ -88,7 +89,7 @@ def _labelled(label: str, folder: str, group: str) -> Entry | None:
     wanted = BENCHMARKS.get(group)
     if wanted != entry["task"] and wanted and entry["task"] in BENCHMARKS.values():
         raise UserError(f"{group}.{label}: {folder} is about {entry['task']}, and this group about {wanted}")
-    if entry["is_limited"] and group != IN_DOMAIN:
+    if entry["is_limited"] and group not in (IN_DOMAIN, SPEED):
         asked, of = entry["n"]["effective"], entry["n"]["original"]
         raise UserError(
             f"{group}.{label}: {folder} is about {asked:,} of {of:,} questions; run evaluate.py without --limit and "
@@ -97,12 +98,20 @@ def _labelled(label: str, folder: str, group: str) -> Entry | None:
     return {**entry, "system": label}
 
 
-def figures(entry: Entry | None, names: tuple[str, ...]) -> Figures:
-    """Headline figures under the published key: shares from 0 to 1, ``speedup`` as a multiple of full_context in that run."""
+def figures(entry: Entry | None, names: tuple[str, ...], timed: Entry | None = None) -> Figures:
+    """Headline figures under the published key, shares from 0 to 1.
+
+    Args:
+        entry: the run.
+        names: the figures.
+        timed: a run beside full_context on part of the questions, for ``speedup`` where ``entry`` was asked without it.
+    """
     if entry is None:
         return dict.fromkeys(names)
     key = entry["keys"]["raw"]
     scores, retention, ratios = key["scores"], key["retention"], entry["ratios_to_full_context"]
+    if ratios is None and timed is not None and timed["task"] == entry["task"]:
+        ratios = timed["ratios_to_full_context"]
     share = None if ratios is None else ratios["seconds_mean"]
     every: Figures = {
         "official_overall": scores["overall_f1"]["mean"],
@@ -120,8 +129,16 @@ def figures(entry: Entry | None, names: tuple[str, ...]) -> Figures:
 def reference_json(groups: Mapping[str, Mapping[str, Entry | None]], main: str) -> dict[str, Any]:
     """``{"locomo_zero_shot": ..., "locomo_in_domain": ..., "locco": ...}`` of ``main``, then each label with its groups."""
     names = {"locomo_zero_shot": LOCOMO, "locomo_in_domain": LOCOMO, "locco": LOCCO}
-    headline: dict[str, Any] = {group: figures(groups[group].get(main), kinds) for group, kinds in names.items()}
+    headline: dict[str, Any] = {group: headline_figures(groups, group, main, kinds) for group, kinds in names.items()}
     for group, kinds in names.items():
-        for label, entry in groups[group].items():
-            headline.setdefault(label, {})[group] = figures(entry, kinds)
+        for label in groups[group]:
+            headline.setdefault(label, {})[group] = headline_figures(groups, group, label, kinds)
     return headline
+
+
+def headline_figures(
+    groups: Mapping[str, Mapping[str, Entry | None]], group: str, label: str, names: tuple[str, ...]
+) -> Figures:
+    """:func:`figures` of a label in a group; a checkpoint that trained in-domain is another than the one that was timed."""
+    timed = None if group == IN_DOMAIN else groups[SPEED].get(label)
+    return figures(groups[group].get(label), names, timed)

@@ -15,7 +15,7 @@ from mlmf.data.jsonl import dump_jsonl
 from mlmf.errors import UserError
 from mlmf.evaluation.folder import read_answers
 from mlmf.evaluation.reference import main, page
-from mlmf.evaluation.reference_runs import LOCCO, LOCOMO, figures, read_group, reference_json
+from mlmf.evaluation.reference_runs import GROUPS, LOCCO, LOCOMO, figures, read_group, reference_json
 from mlmf.evaluation.run import run_evaluation
 from mlmf.types import Conversation, Question, Session, Turn
 from tests.evaluation.conftest import config
@@ -62,6 +62,11 @@ def named(finished: Path) -> dict[str, dict[str, str]]:
         "locco": runs,
         "ablations": {"mlmf": f"{finished}/recent_window", "no memory": f"{finished}/no_memory"},
     }
+
+
+def named_groups(**found: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Every group that the page has, empty but for those given."""
+    return {group: found.get(group, {}) for group in GROUPS}
 
 
 def test_the_command_writes_page_and_figures(
@@ -116,21 +121,41 @@ def test_runs_that_were_not_asked_alike_are_told_apart(finished: Path) -> None:
     assert other is not None
     for settings in other["settings"].values():
         settings["max_new_tokens"] = 99
-    names = ("locomo_zero_shot", "locomo_in_domain", "training", "ablations")
     text = page(
         ReferenceConfig(locco={"one": "x", "other": "y"}),
-        {**{name: read_group(name, {}) for name in names}, "locco": group},
+        named_groups(locco=group),
     )
     assert "were not asked alike: max_new_tokens is" in text and "99 for other" in text
 
 
 def test_a_page_may_hold_nothing_but_gaps() -> None:
     wanted = ReferenceConfig(locco={"mlmf": "nowhere"})
-    groups = {name: read_group(name, getattr(wanted, name)) for name in
-              ("locomo_zero_shot", "locomo_in_domain", "locco", "training", "ablations")}  # fmt: skip
+    groups = {name: read_group(name, getattr(wanted, name)) for name in GROUPS}
     text = page(wanted, groups)
     assert text.count("not measured") > 7
     assert set(reference_json(groups, "mlmf")["locco"].values()) == {None}
+
+
+def test_speed_is_measured_beside_the_whole_conversation_on_a_part_of_it(finished: Path, tmp_path: Path) -> None:
+    for name in ("recent_window", "full_context"):
+        (tmp_path / name).mkdir()
+        entry = json.loads((finished / name / "results.json").read_text(encoding="utf-8"))
+        text = json.dumps({**entry, "is_limited": True})
+        (tmp_path / name / "results.json").write_text(text, encoding="utf-8")
+    folders = {"full_context": f"{tmp_path}/full_context", "mlmf": f"{tmp_path}/recent_window"}
+    alone_group = read_group("locco", {"mlmf": str(finished / "recent_window")})
+    groups = named_groups(locco=alone_group, speed=read_group("speed", folders))
+    alone, timed = groups["locco"]["mlmf"], groups["speed"]["mlmf"]
+    assert alone is not None and timed is not None
+    alone["ratios_to_full_context"], timed["ratios_to_full_context"]["seconds_mean"] = None, 0.125
+    alone["task"] = "locco"
+    assert reference_json(groups, "mlmf")["locco"]["speedup"] is None, "what was timed is another benchmark"
+    timed["task"] = "locco"
+    assert reference_json(groups, "mlmf")["locco"]["speedup"] == 8.0
+    text = page(ReferenceConfig(), groups)
+    assert text.count("| full_context |") == 2, "costs and ratios, no scores"
+    timed["ratios_to_full_context"] = None
+    assert reference_json(groups, "mlmf")["locco"]["speedup"] is None
 
 
 def test_a_folder_that_is_no_result_is_named(finished: Path, tmp_path: Path) -> None:
@@ -240,5 +265,5 @@ def test_settings_that_say_nothing_are_refused(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(UserError, match=r"errors nowhere\.md"):
         page(
             ReferenceConfig(locco={"a": "b"}, errors="nowhere.md"),
-            {name: {} for name in ("locomo_zero_shot", "locomo_in_domain", "locco", "training", "ablations")},
+            named_groups(),
         )
