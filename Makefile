@@ -4,7 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
-FINDER ?= outputs/find/final
+ONE_CONVERSATION := --evaluation.tasks locomo --evaluation.conversations conv-26
+FINDER ?= outputs/reference/final
 
 # tests never wait for a hub, an account or a progress bar
 OFFLINE := HF_HUB_OFFLINE=1 HF_DATASETS_OFFLINE=1 HF_HUB_DISABLE_TELEMETRY=1 HF_HUB_DISABLE_PROGRESS_BARS=1 \
@@ -37,7 +38,7 @@ reference: base-model ## train the checkpoint that RESULTS.md is about (an hour 
 	$(BIN)/python train.py --config configs/train/reference_cloze.yaml
 	$(BIN)/python train.py --config configs/train/reference.yaml
 
-test: lint types imports unit ## everything CI runs
+test: lint types imports unit ## lint, types, import order, unit tests: what CI runs
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
@@ -55,7 +56,7 @@ unit: base-model
 test-slow: base-model ## the slow tests too: scripts end to end, the notebook
 	$(OFFLINE) $(BIN)/python -m pytest -q -m "not network and not gpu"
 
-recall-benchmark: $(INSTALLED) ## score recall of tiny memories and peers (hours; RECALL="--variants full --seeds 0": minutes)
+recall-benchmark: $(INSTALLED) ## score recall of tiny memories and peers (hours; RECALL="--variants full --seeds 0 --report_dir outputs/recall_report": minutes)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
 	# its requirements name a CUDA build of faiss; the extra brings faiss-cpu and the rest
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps memorizing-transformers-pytorch==0.4.1
@@ -67,20 +68,20 @@ bench: base-model ## measure the speed of memory against the model without it, i
 read-benchmark: base-model ## ask the demo's checkpoint with the evidence in memory alone, into results/read.json
 	$(BIN)/python -m benchmarks.read
 
-addressing-benchmark: base-model ## score who finds the evidence, into results/addressing.json; train.py --config configs/train/find.yaml first
+addressing-benchmark: base-model ## score who finds the evidence, into results/addressing.json; make reference first
 	$(BIN)/python -m benchmarks.addressing
 	$(BIN)/python -m benchmarks.addressing --base_model smollm2-135m
 	$(BIN)/python -m benchmarks.addressing --checkpoint $(FINDER) --ablations --capacity
 	$(BIN)/python -m benchmarks.addressing --checkpoint $(FINDER) --tasks locomo --folds 5
 
-cogmem-benchmark: base-model ## count the tokens of a turn with CogMem and without, and score its parts, into results/cogmem*.json
+cogmem-benchmark: base-model ## count the tokens of a turn with CogMem and without, and score its parts on one conversation, into results/cogmem*.json
 	$(BIN)/python -m benchmarks.cogmem_tokens
-	$(BIN)/python -m benchmarks.variants --config configs/systems/cogmem_parts.yaml
+	$(BIN)/python -m benchmarks.variants --config configs/systems/cogmem_parts.yaml $(ONE_CONVERSATION) --evaluation.limit 40
 
-cognis-benchmark: base-model ## grow a Cognis memory to 100,000 entries, and score its stages, into results/cognis*.json
+cognis-benchmark: base-model ## grow a Cognis memory to 100,000 entries, and score its stages on one conversation, into results/cognis*.json
 	$(BIN)/python -m benchmarks.cognis_scale
-	$(BIN)/python -m benchmarks.variants --config configs/systems/cognis_stages.yaml
-	$(BIN)/python -m benchmarks.variants --config configs/systems/cognis_weights.yaml
+	$(BIN)/python -m benchmarks.variants --config configs/systems/cognis_stages.yaml $(ONE_CONVERSATION)
+	$(BIN)/python -m benchmarks.variants --config configs/systems/cognis_weights.yaml $(ONE_CONVERSATION)
 
 results: $(INSTALLED) ## write RESULTS.md and results/reference.json from the finished runs that configs/results/reference.yaml names
 	$(BIN)/python -m mlmf.evaluation.reference --config configs/results/reference.yaml

@@ -1,7 +1,7 @@
 """Ask memory systems the same questions and write down what they answered, what they scored and what it cost.
 
 Examples:
-    python evaluate.py --system mlmf --checkpoint outputs/locco --tasks locco
+    python evaluate.py --system mlmf --checkpoint outputs/locco/final --tasks locco
     python evaluate.py --config configs/eval/locomo.yaml --system no_memory recent_window full_context --limit 100
     python evaluate.py --system mlmf --checkpoint 'outputs/run_{seed}/final' --seeds 0 1 2
     python evaluate.py --system recent_window --task jsonl --data_file my_conversations.jsonl

@@ -1,11 +1,12 @@
 """Train a memory model on multi-session dialogues.
 
 Examples:
-    python train.py --config configs/train/locco.yaml
-    python train.py --config configs/train/locco.yaml --model.base_model Qwen/Qwen3-0.6B --output_dir outputs/qwen
-    python train.py --config configs/train/locco.yaml --resume_from_checkpoint latest
-    accelerate launch --num_processes 2 train.py --config configs/train/locco.yaml   (two GPUs)
-    torchrun --nproc_per_node 2 train.py --config configs/train/locco.yaml           (two processes without)
+    python train.py --config configs/train/locco_cloze.yaml
+    python train.py --config configs/train/locco.yaml               (starts from what the first one trained)
+    python train.py --config configs/train/locco_cloze.yaml --model.base_model Qwen/Qwen3-0.6B --output_dir outputs/qwen
+    python train.py --config configs/train/locco_cloze.yaml --resume_from_checkpoint latest
+    accelerate launch --num_processes 2 train.py --config configs/train/locco_cloze.yaml   (two GPUs)
+    torchrun --nproc_per_node 2 train.py --config configs/train/locco_cloze.yaml           (two processes without)
     python train.py --sweep configs/train/sweep.yaml          (search for settings; see the file, and mlmf/config/sweep.py)
 """
 

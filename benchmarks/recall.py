@@ -1,7 +1,7 @@
 """Does the memory learn to carry facts across sessions? ``make recall-benchmark``; figures go to results/recall.json.
 
-``python -m benchmarks.recall`` trains and scores every variant from three seeds; ``--variants full --seeds 0`` is one run.
-Runs that ``--output_dir`` holds already are not done again. ``--report_only`` makes docs/recall.md and results/recall.json
+``python -m benchmarks.recall`` trains and scores every variant from three seeds; ``--variants full --seeds 0`` is one run,
+whose page would replace that of all: give it a ``--report_dir`` of its own. Runs that ``--output_dir`` holds already are not done again. ``--report_only`` makes docs/recall.md and results/recall.json
 from the runs there are.
 """
 

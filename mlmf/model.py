@@ -223,7 +223,7 @@ class MLMFModel(nn.Module):
         Args:
             input_ids: ``(B, T)``.
             attention_mask: ``(B, T)``, 0 on padding of either side.
-            state: one memory per row, or a single one for all; ``None`` is the base model.
+            state: one memory per row, or a single one for all; ``None`` reads no memory, as an empty one.
             labels: ``(B, T)``, -100 where nothing is to be learned.
             query: what to look for in memory; by default the tokens without a label, which are the prompt.
             found: what :meth:`read` found, where that was done before.

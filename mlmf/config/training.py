@@ -22,7 +22,7 @@ class TrainConfig:
     probes: str | None = None
     """Questions to train on instead of LOCCO's own, in the format of its probe files."""
     split: str | None = None
-    """Split of the task's own data: locco has train, test and untested (every user but the test ones), msc valid and test. null is the task's training split."""
+    """Split of the task's own data: locco has train, test and untested (every user but the test ones), msc train, valid and test, recall train and test. null is the task's own choice, for msc valid."""
     conversations: list[str] | None = None
     """Ids of the conversations to train on; null takes all."""
     also: list[str] = field(default_factory=list)

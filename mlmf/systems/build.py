@@ -69,7 +69,9 @@ def check_systems(config: EvalConfig) -> None:
         if base_system(name) not in SYSTEMS:
             raise unknown_name("system", name, SYSTEMS)
         if base_system(name) == MLMF and config.checkpoint is None:
-            raise UserError("system mlmf needs a trained model; give --checkpoint DIR, the output_dir of train.py")
+            raise UserError(
+                "system mlmf needs a trained model; give --checkpoint DIR, the folder final in the output_dir of train.py"
+            )
     for seed in config.seeds:
         for name in (MLMF, *config.system_names):
             for _, part in config.parts(name, seed):
