@@ -12,6 +12,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase, StoppingCriteriaList
 
 from mlmf.abstention import is_abstention
+from mlmf.errors import UserError
 from mlmf.llm.abstaining import abstaining
 from mlmf.llm.greedy import DecodingClock, FirstLine
 from mlmf.memory.gate import LAYERS
@@ -41,6 +42,9 @@ def answer_all(model: MLMFModel, queries: Sequence[Query], state: MemoryState, m
 
     Returns:
         One answer per question; ``gates`` is empty where no memory of the call holds anything.
+
+    Raises:
+        UserError: ``max_new_tokens`` fills the model's window.
     """
     if not queries:
         return []
@@ -51,7 +55,12 @@ def answer_all(model: MLMFModel, queries: Sequence[Query], state: MemoryState, m
     found = model.read(keys, state)
     shown = shown_lines(model, [query.text for query in queries], state, found, model.config.recall_tokens)
     prompts = [answer_prompt(query, one.lines) for query, one in zip(queries, shown, strict=True)]
-    ids, mask = _left_padded(tokenizer, prompts, model.encoder.window - max_new_tokens)
+    longest = model.encoder.window - max_new_tokens
+    if longest < 1:
+        raise UserError(
+            f"max_new_tokens {max_new_tokens} leaves no room for a question in the model's window of {model.encoder.window}"
+        )
+    ids, mask = _left_padded(tokenizer, prompts, longest)
     clock = DecodingClock()
     tokens, gamma = model.decode(
         ids.to(model.device), mask.to(model.device), found.bank, max_new_tokens=max_new_tokens, do_sample=False,

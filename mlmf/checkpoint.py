@@ -65,11 +65,12 @@ def save(model: MLMFModel, path: str | Path, extra: dict[str, Any] | None = None
 
 
 def _is_ours(path: Path) -> bool:
+    """Whether a folder holds a checkpoint, of this version or of an older one that cannot be read any more."""
     try:
-        read_metadata(path)
-    except UserError:
+        data = json.loads((path / CONFIG).read_text(encoding="utf-8"))
+    except (OSError, json.JSONDecodeError, UnicodeDecodeError):
         return False
-    return True
+    return isinstance(data, dict) and str(data.get("format")).startswith(FORMAT.rstrip("0123456789"))
 
 
 def read_config(path: str | Path) -> MLMFConfig:

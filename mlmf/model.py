@@ -165,6 +165,12 @@ class MLMFModel(nn.Module):
         self._check(state)
         if len(sessions) != state.batch_size:
             raise UserError(f"{len(sessions)} sessions for a state of {state.batch_size} conversations: give one each")
+        for row, session in enumerate(sessions):
+            if session is not None and session.index in (held := state.held_sessions(row)):
+                raise UserError(
+                    f"session {session.index} is in the memory of conversation {row} already: forget it first, or give the new "
+                    f"one an index of its own, such as {max(held) + 1}"
+                )
         return self.memory.write(sessions, features, state)
 
     def forget(
@@ -222,7 +228,7 @@ class MLMFModel(nn.Module):
 
         Args:
             input_ids: ``(B, T)``.
-            attention_mask: ``(B, T)``, 0 on padding of either side.
+            attention_mask: ``(B, T)``, 0 on padding of either side; with ``past_key_values`` of the cached tokens too.
             state: one memory per row, or a single one for all; ``None`` reads no memory, as an empty one.
             labels: ``(B, T)``, -100 where nothing is to be learned.
             query: what to look for in memory; by default the tokens without a label, which are the prompt.
@@ -232,6 +238,11 @@ class MLMFModel(nn.Module):
         """
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         if found is None and state is not None:
+            if query is None and mask.shape != input_ids.shape:
+                raise UserError(
+                    "a cached step does not show the prompt that memory is to be asked with: give query or found "
+                    "(model.read(model.query_keys([ids]), state)), or use generate"
+                )
             prompt = mask.bool() if labels is None else mask.bool() & (labels == IGNORED)
             found = self.read(query or self._query(input_ids, prompt), state)
         found = found or Found(None, [], None)
@@ -239,7 +250,8 @@ class MLMFModel(nn.Module):
         if labels is not None and labelled_only:
             positions = predicting_positions(labels)
             kwargs["logits_to_keep"] = positions
-        kwargs.setdefault("position_ids", (mask.cumsum(-1) - 1).clamp(min=0))
+        # of a cached step the mask covers what the cache holds too
+        kwargs.setdefault("position_ids", (mask.cumsum(-1) - 1).clamp(min=0)[:, -input_ids.shape[1] :])
         kwargs.setdefault("use_cache", False)
         with self.hooks.reading_from(found.bank) as reading, self._weights():
             output = self.lm(input_ids=input_ids, attention_mask=mask, **kwargs)
@@ -247,7 +259,13 @@ class MLMFModel(nn.Module):
         gamma = None if reading is None else reading.stacked_gamma()
         gates = None if gamma is None else mean_gates(gamma, mask)
         return MLMFOutput(
-            loss=loss, logits=output.logits, gates=gates, gamma=gamma, recalls=found.recalls, scores=found.scores
+            loss=loss,
+            logits=output.logits,
+            gates=gates,
+            gamma=gamma,
+            recalls=found.recalls,
+            scores=found.scores,
+            past_key_values=output.get("past_key_values"),
         )
 
     def _query(self, input_ids: Tensor, prompt: Tensor) -> QueryKeys:

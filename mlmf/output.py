@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import torch.nn.functional as F
 from torch import Tensor
+from transformers import Cache
 from transformers.utils.generic import ModelOutput
 
 from mlmf.memory.find import FindScores
@@ -32,6 +33,8 @@ class MLMFOutput(ModelOutput):
     """The event nodes read, per row."""
     scores: FindScores | None = None
     """What they were chosen by."""
+    past_key_values: Cache | None = None
+    """The wrapped model's cache, with ``use_cache=True``."""
 
 
 def predicting_positions(labels: Tensor) -> Tensor:

@@ -66,9 +66,9 @@ def find(query: QueryKeys, state: MemoryState, memory: MultiLayerMemory, count: 
         return Found(None, [Recall((), ()) for _ in query.texts], None)
     scores: FindScores = memory.scorer(query, state)
     recalls = choose(scores.nodes, state, count)
-    bank = as_bank(state, recalls, scores, memory.find_weight, memory.nothing, memory.codec)
+    bank, owner = as_bank(state, recalls, scores, memory.find_weight, memory.nothing, memory.codec)
     if memory.whose is not None:
-        bank = marked(bank, state, recalls, whose(query.texts, state.layout), memory.codec.decode_change(memory.whose))
+        bank = marked(bank, owner, whose(query.texts, state.layout), memory.codec.decode_change(memory.whose))
     return Found(bank, recalls, scores)
 
 
@@ -96,7 +96,7 @@ def as_bank(
     find_weight: Tensor,
     nothing: Tensor | None,
     codec: StateCodec,
-) -> MemoryBank:
+) -> tuple[MemoryBank, Tensor]:
     """Working and episodic memory whole, and the tokens of the chosen nodes, side by side, decoded to states.
 
     A chosen turn brings the date line of its session along. The share of a node among the chosen and nothing, ``log
@@ -111,6 +111,9 @@ def as_bank(
             has no such score. It shows the read a poor match, which shares that sum to one cannot. A query for which there
             was no node to choose from does not get it.
         codec: decodes slots.
+
+    Returns:
+        The bank, and the node that each of its ``m`` slots of turns and date lines is of, ``(B, m)``, -1 where empty.
     """
     held = state.values.unbind()
     chosen = pad_sequence([torch.tensor(recall.chosen, dtype=torch.long) for recall in recalls], True, -1)
@@ -119,13 +122,15 @@ def as_bank(
     if scores.nothing is not None:
         rivals = torch.cat([rivals, scores.nothing[:, None].float()], 1)
     share = rivals.log_softmax(-1)
-    values, ranks = [], []
+    values, ranks, owners = [], [], []
     for row, recall in enumerate(recalls):
         source = row if state.batch_size > 1 else 0
-        rank = _ranks(recall, state.nodes[source]).to(state.owner.device)[state.owner[source]]
+        owner = state.owner[source]
+        rank = _ranks(recall, state.nodes[source]).to(owner.device)[owner]
         slots = (rank >= 0).nonzero().squeeze(-1)
         values.append(from_stored(held[source][slots], CODE_STEPS, state.working.dtype))
         ranks.append(rank[slots])
+        owners.append(owner[slots])
     b, before = len(recalls), state.working.shape[1] + state.episodic.shape[1]
     rank = pad_sequence(ranks, True, -1)
     codes = [state.working, state.episodic, pad_sequence(values, True)]
@@ -135,35 +140,30 @@ def as_bank(
         codes.append(nothing.to(state.working.dtype)[None, None])
         masks.append((chosen >= 0).any(1, keepdim=True))
         logits.append(share[:, -1:])
-    return MemoryBank(
+    bank = MemoryBank(
         # decoded one by one: most codes carry no gradient, and decoding takes as long backward as forward
         parts=tuple(codec.decode(part).transpose(0, 1).expand(b, -1, -1, -1) for part in codes),
         mask=torch.cat(masks, 1),
         bias=find_weight.float() * torch.cat(logits, 1),
         sizes=(state.working.shape[1], state.episodic.shape[1], sum(part.shape[1] for part in codes[2:])),
     )
+    return bank, pad_sequence(owners, True, -1)
 
 
-def marked(
-    bank: MemoryBank, state: MemoryState, recalls: Sequence[Recall], whose: Tensor, marks: Tensor
-) -> MemoryBank:
+def marked(bank: MemoryBank, owner: Tensor, whose: Tensor, marks: Tensor) -> MemoryBank:
     """The bank with what is read of a turn marked by whose words it is, as a question about one person wants to know.
 
     Args:
-        bank: as :func:`as_bank` lays it out.
-        state: the memories that it is of.
-        recalls: the chosen nodes of each query.
+        bank: of ``B`` queries.
+        owner: the node of each slot of turns, ``(B, m)``, as :func:`as_bank` gives it.
         whose: of all nodes, ``(B, N)``, see :func:`mlmf.memory.cues.whose`.
         marks: what is added to states of the turns of 1 and of 2, ``(L, 2, D)``; the others stay as they are.
     """
-    rows = []
-    for row, recall in enumerate(recalls):
-        source = row if state.batch_size > 1 else 0
-        owner = state.owner[source]
-        read = _ranks(recall, state.nodes[source]).to(owner.device)[owner] >= 0
-        rows.append(whose[row, owner[read]])
     working, episodic, turns, *nothing = bank.parts
-    added = F.pad(marks, (0, 0, 1, 0))[:, pad_sequence(rows, True)]  # (L, B, m, D)
+    kinds = F.pad(whose, (0, 1)).gather(
+        1, owner % (whose.shape[1] + 1)
+    )  # an empty slot reads the last entry, which is 0
+    added = F.pad(marks, (0, 0, 1, 0))[:, kinds]  # (L, B, m, D)
     return replace(bank, parts=(working, episodic, turns + added.transpose(0, 1).to(turns.dtype), *nothing))
 
 

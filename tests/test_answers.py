@@ -8,6 +8,7 @@ from transformers import LogitsProcessorList
 
 from mlmf import answering
 from mlmf.config.model import LoraSettings, MLMFConfig
+from mlmf.errors import UserError
 from mlmf.llm.abstaining import AbstainFrom
 from mlmf.memory.state import MemoryState
 from mlmf.model import MLMFModel
@@ -58,6 +59,12 @@ def test_answers_say_what_was_read() -> None:
         assert all(line.startswith("[") and "2023]" in line for line in answer.recalled_lines)
         assert "\n" not in answer.text and answer.seconds > 0
     assert model.answer("Which cat?", model.init_state()).gates == {}
+
+
+def test_an_answer_that_fills_the_window_is_refused() -> None:
+    model = build()
+    with pytest.raises(UserError, match="leaves no room for a question"):
+        model.answer("Which cat?", model.init_state(), max_new_tokens=model.encoder.window)
 
 
 def test_text_mode_puts_recalled_lines_before_the_question() -> None:

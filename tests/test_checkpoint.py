@@ -225,6 +225,11 @@ def test_a_checkpoint_replaces_a_checkpoint(bases: Path, saved: Path, tmp_path: 
     assert checkpoint.read_config(tmp_path / "out").lora.r == 0
     assert not (tmp_path / "out" / "adapter").exists()
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    # one of an older format cannot be read, but is no stranger
+    file = tmp_path / "out" / "config.json"
+    file.write_text(file.read_text(encoding="utf-8").replace(checkpoint.FORMAT, "mlmf-checkpoint-1"), encoding="utf-8")
+    trained(bases / "llama").save_pretrained(tmp_path / "out")
+    assert checkpoint.read_config(tmp_path / "out").lora.r
 
 
 def test_a_failed_save_leaves_the_old_checkpoint_whole(

@@ -154,6 +154,18 @@ def test_cached_uncached_and_teacher_forced_decoding_agree(opened: MLMFModel, st
 
 
 @torch.no_grad()
+def test_a_cached_step_is_the_last_of_the_whole(opened: MLMFModel, state: MemoryState) -> None:
+    ids, mask = prompts(opened.tokenizer, ["Question: Where does the sister live?\nAnswer:", "What was red?"])
+    found = opened.read(opened.query_keys([opened.tokenizer(t)["input_ids"] for t in ("sister live", "red")]), state)
+    whole = opened(ids, mask, found=found)
+    cache = opened(ids[:, :-1], mask[:, :-1], found=found, use_cache=True).past_key_values
+    step = {"input_ids": ids[:, -1:], "attention_mask": mask, "past_key_values": cache, "use_cache": True}
+    with pytest.raises(UserError, match="give query or found"):
+        opened(**step, state=state)
+    torch.testing.assert_close(opened(**step, found=found).logits[:, -1], whole.logits[:, -1], rtol=1e-4, atol=1e-4)
+
+
+@torch.no_grad()
 def test_a_batch_is_its_rows_and_padding_is_nothing(opened: MLMFModel, state: MemoryState) -> None:
     texts = ["Question: Where does the sister live?\nAnswer:", "What was red?"]
     ids, mask = prompts(opened.tokenizer, texts)
@@ -320,6 +332,11 @@ def test_bad_states_and_layers_are_refused() -> None:
         model.remember([HISTORIES[0][0]], foreign.init_state())
     with pytest.raises(UserError, match="2 sessions for a state of 1"):
         model.remember(HISTORIES[0][:2], model.init_state())
+    held = remembered(model, HISTORIES)
+    with pytest.raises(
+        UserError, match=r"session 0 is in the memory of conversation 1 already.* index of its own, such as"
+    ):
+        model.remember([None, HISTORIES[1][0]], held)
     ids = torch.tensor([[5, 6]] * 3)
     with pytest.raises(UserError, match="3 queries for a state of 2"):
         model(ids, state=remembered(model, HISTORIES))

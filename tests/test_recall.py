@@ -67,7 +67,7 @@ def test_ties_go_to_the_earlier_node(values: list[float], count: int) -> None:
 
 def test_bank_lays_out_working_episodic_and_the_chosen_nodes_with_their_date_lines(state: MemoryState) -> None:
     recalls = choose(SCORES, state, 1)  # D0:1 in row 0, D0:0 in row 1
-    bank = as_bank(state, recalls, FindScores(SCORES, None), torch.tensor(0.5), None, CODEC)
+    bank, _ = as_bank(state, recalls, FindScores(SCORES, None), torch.tensor(0.5), None, CODEC)
     assert bank.sizes == (2, 3, 4) and bank.states.shape == (3, 2, 9, 4) and bank.mask.shape == (3, 9)
     assert torch.equal(bank.states[:, :, :2], whole(state.working))
     assert torch.equal(bank.states[:, :, 2:5], whole(state.episodic))
@@ -80,7 +80,7 @@ def test_bank_lays_out_working_episodic_and_the_chosen_nodes_with_their_date_lin
 
 def test_bias_is_the_log_share_of_a_node_times_the_find_weight(state: MemoryState) -> None:
     one = state.select([0])
-    bank = as_bank(one, choose(SCORES[:1], one, 2), FindScores(SCORES[:1], None), torch.tensor(0.5), None, CODEC)
+    bank, _ = as_bank(one, choose(SCORES[:1], one, 2), FindScores(SCORES[:1], None), torch.tensor(0.5), None, CODEC)
     share = torch.tensor([3.0, 2.0]).log_softmax(0) * 0.5
     # slots in order of time: date line and turn 1 of session 0, date line and turn of session 1
     expected = torch.tensor([0.0] * 5 + [share[0]] * 4 + [share[1]] * 4)
@@ -90,7 +90,7 @@ def test_bias_is_the_log_share_of_a_node_times_the_find_weight(state: MemoryStat
 def test_a_date_line_takes_the_share_of_its_best_turn(state: MemoryState) -> None:
     one = state.select([0])
     scores = torch.tensor([[INF, 1.0, 3.0, INF, 2.0]])
-    bank = as_bank(one, choose(scores, one, 3), FindScores(scores, None), torch.tensor(1.0), None, CODEC)
+    bank, _ = as_bank(one, choose(scores, one, 3), FindScores(scores, None), torch.tensor(1.0), None, CODEC)
     share = torch.tensor([3.0, 2.0, 1.0]).log_softmax(0)
     best, second, worst = share.tolist()
     torch.testing.assert_close(bank.bias[0, 5:], torch.tensor([best, worst, worst] + [best] * 3 + [second] * 4))
@@ -100,7 +100,7 @@ def test_gradient_flows_from_the_bias_to_scores_and_find_weight(state: MemorySta
     one = state.select([0])
     scores = SCORES[:1].clone().requires_grad_()
     weight = torch.tensor(0.5, requires_grad=True)
-    as_bank(one, choose(scores, one, 2), FindScores(scores, None), weight, None, CODEC).bias[0, 5].backward()
+    as_bank(one, choose(scores, one, 2), FindScores(scores, None), weight, None, CODEC)[0].bias[0, 5].backward()
     assert weight.grad is not None and weight.grad < 0
     assert scores.grad is not None
     assert scores.grad[0].nonzero().flatten().tolist() == [2, 4]
@@ -110,8 +110,8 @@ def test_nothing_is_one_more_slot_that_shares_with_the_chosen_nodes(state: Memor
     slot = torch.randn(8)
     scores = FindScores(SCORES, torch.tensor([2.5, 0.0, 9.0]))
     recalls = choose(SCORES, state, 2)
-    bank = as_bank(state, recalls, scores, torch.tensor(0.5), slot, CODEC)
-    plain = as_bank(state, recalls, FindScores(SCORES, None), torch.tensor(0.5), None, CODEC)
+    bank, _ = as_bank(state, recalls, scores, torch.tensor(0.5), slot, CODEC)
+    plain, _ = as_bank(state, recalls, FindScores(SCORES, None), torch.tensor(0.5), None, CODEC)
     assert bank.sizes == (2, 3, 9)
     assert bank.mask.sum(1).tolist() == [14, 8, 0]  # row 2 holds nothing, not even this slot
     assert torch.equal(bank.states[0, :, :13], plain.states[0])
@@ -122,19 +122,21 @@ def test_nothing_is_one_more_slot_that_shares_with_the_chosen_nodes(state: Memor
 
 def test_one_conversation_makes_a_bank_for_every_query(state: MemoryState) -> None:
     one, scores = state.select([0]), torch.tensor([[INF, 1.0, 3.0, INF, 2.0], [INF, 9.0, 3.0, INF, 2.0]])
-    bank = as_bank(one, choose(scores, one, 1), FindScores(scores, None), torch.tensor(0.0), None, CODEC)
+    bank, _ = as_bank(one, choose(scores, one, 1), FindScores(scores, None), torch.tensor(0.0), None, CODEC)
     repeated = one.select([0, 0])
-    expected = as_bank(repeated, choose(scores, repeated, 1), FindScores(scores, None), torch.tensor(0.0), None, CODEC)
+    expected, _ = as_bank(
+        repeated, choose(scores, repeated, 1), FindScores(scores, None), torch.tensor(0.0), None, CODEC
+    )
     assert torch.equal(bank.states, expected.states) and torch.equal(bank.mask, expected.mask)
     assert not bank.bias.any()
 
 
 def test_what_is_read_of_a_turn_is_marked_by_whose_words_it_is(state: MemoryState) -> None:
     recalls = choose(SCORES, state, 2)  # row 0: turns D0:1 and D1:0, their date lines; row 1: D0:0
-    bank = as_bank(state, recalls, FindScores(SCORES, None), torch.tensor(0.5), torch.randn(8), CODEC)
+    bank, owner = as_bank(state, recalls, FindScores(SCORES, None), torch.tensor(0.5), torch.randn(8), CODEC)
     marks = torch.randn(2, 2, 4, requires_grad=True)
     whose = torch.tensor([[0, 0, 1, 0, 2], [0, 1, 0, 0, 0], [0] * 5])
-    found = marked(bank, state, recalls, whose, marks)
+    found = marked(bank, owner, whose, marks)
     own, others = marks[:, 0], marks[:, 1]
     added = (found.states - bank.states).transpose(1, 2)  # (B, M, L, D)
     expected = torch.zeros_like(added)

@@ -46,6 +46,10 @@ class ReferenceConfig:
     """Of the bootstrap of the paired tests."""
 
     def __post_init__(self) -> None:
-        """Refuse ablations of nothing."""
+        """Refuse ablations of nothing, and labels that are no names of files."""
+        groups = (self.locomo_zero_shot, self.locomo_in_domain, self.locco, self.training, self.speed, self.ablations)
+        for label in (label for group in groups for label in group):
+            if label == "tests" or not label or "/" in label or "\\" in label or label.startswith("."):
+                raise UserError(f"label {label!r} cannot name a file beside tests.json: give another one")
         if self.ablations and self.main not in self.ablations:
             raise UserError(f"ablations need the full model under the label {self.main!r}, got {list(self.ablations)}")

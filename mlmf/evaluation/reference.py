@@ -22,6 +22,7 @@ from mlmf.evaluation.folder import read_answers
 from mlmf.evaluation.kept_runs import keep_run, keep_tests, kept_run, kept_tests
 from mlmf.evaluation.reference_plots import save_reference_plots
 from mlmf.evaluation.reference_runs import (
+    BENCHMARKS,
     GROUPS,
     SPEED,
     Entry,
@@ -138,8 +139,9 @@ def _tests(config: ReferenceConfig, group: Group) -> list[str]:
     """Paired tests of the full model against each of the others, anew where the answers of all of them are there."""
     measured = {label: entry for label, entry in group.items() if entry is not None}
     kept = None if config.kept is None else Path(config.kept) / "ablations"
+    untested: list[str] = []
     if kept is not None and not all(Path(config.ablations[label]).exists() for label in measured):
-        pairs = kept_tests(kept)
+        pairs, untested = kept_tests(kept, measured)
     else:
         runs = [
             Run(label, entry, read_answers(Path(config.ablations[label]), entry["seeds"]))
@@ -149,24 +151,36 @@ def _tests(config: ReferenceConfig, group: Group) -> list[str]:
         runs.sort(key=lambda run: run.label != config.main)
         pairs = compare_runs(runs, config.seed, against=config.main)
         if kept is not None:
-            keep_tests(kept, pairs)
-    return [markdown_grid(comparison_grid(pairs))] if pairs else []
+            keep_tests(kept, pairs, measured)
+    parts = [markdown_grid(comparison_grid(pairs))] if pairs else []
+    if untested:
+        parts.append(f"Not tested, since answers that the figures above rest on are gone: {', '.join(untested)}.")
+    return parts
 
 
 def _read_groups(config: ReferenceConfig) -> dict[str, dict[str, Entry | None]]:
-    """The runs of every group: from their folders, which are kept, or as they were kept before."""
+    """The runs of every group: from their folders, or as they were kept before."""
     groups = {}
     for name in GROUPS:
         group = read_group(name, getattr(config, name))
         if config.kept is not None:
-            folder = Path(config.kept) / name
-            for label, entry in group.items():
-                if entry is None:
-                    group[label] = kept_run(folder, label)
-                else:
-                    keep_run(folder, entry)
+            for label in [label for label, entry in group.items() if entry is None]:
+                group[label] = kept_run(Path(config.kept) / name, name, label)
         groups[name] = group
     return groups
+
+
+def _keep(config: ReferenceConfig, groups: Mapping[str, Group]) -> list[str]:
+    """Keep the runs whose folders are there; returns which ones are only kept."""
+    assert config.kept is not None
+    only_kept = []
+    for name, group in groups.items():
+        for label, entry in group.items():
+            if entry is not None and Path(getattr(config, name)[label]).exists():
+                keep_run(Path(config.kept) / name, entry)
+            elif entry is not None:
+                only_kept.append(f"{name}.{label}")
+    return only_kept
 
 
 def paper_grid(groups: Mapping[str, Group], main: str) -> Grid:
@@ -212,11 +226,10 @@ def _refuse_to_lose(path: Path, found: Mapping[str, Any]) -> None:
     if not path.is_file():
         return
     try:
-        known = json.loads(path.read_text(encoding="utf-8"))
-        before = {(label, group) for label, groups in known.items() for group, one in groups.items() if _measured(one)}
+        before = _measured(json.loads(path.read_text(encoding="utf-8")))
     except (AttributeError, ValueError):
         return  # nothing that this command wrote
-    gone = sorted(f"{label} ({group})" for label, group in before if not _measured(found.get(label, {}).get(group)))
+    gone = sorted(f"{label} ({group}: {name})" for label, group, name in before - _measured(found))
     if gone:
         raise UserError(
             f"{path} has figures of runs that are not there now: {', '.join(gone[:5])}"
@@ -224,8 +237,16 @@ def _refuse_to_lose(path: Path, found: Mapping[str, Any]) -> None:
         )
 
 
-def _measured(figures_or_figure: object) -> bool:
-    return isinstance(figures_or_figure, Mapping) and any(value is not None for value in figures_or_figure.values())
+def _measured(headline: Mapping[str, Any]) -> set[tuple[str, str, str]]:
+    """Label, group and name of every figure that there is; the headlines of the groups are those of a label."""
+    labels = {label: groups for label, groups in headline.items() if label not in BENCHMARKS}
+    return {
+        (label, group, name)
+        for label, groups in labels.items()
+        for group, figures in groups.items()
+        for name, value in figures.items()
+        if value is not None
+    }
 
 
 def main() -> int:
@@ -239,11 +260,14 @@ def main() -> int:
     figures_found = reference_json(groups, config.main)
     if not config.overwrite:
         _refuse_to_lose(Path(config.figures), figures_found)
+    only_kept = [] if config.kept is None else _keep(config, groups)
     text = page(config, groups, save_reference_plots(config, groups) if config.plots is not None else ())
     write_json(Path(config.figures), figures_found)
     atomic_write_text(Path(config.output), text)
     unmeasured = sum(entry is None for group in groups.values() for entry in group.values())
     print(f"{config.output} and {config.figures}; {unmeasured} runs are {UNMEASURED}")
+    if only_kept:
+        print(f"as they were kept, since their folders are not there: {', '.join(only_kept)}")
     return 0
 
 

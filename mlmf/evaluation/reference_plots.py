@@ -55,7 +55,8 @@ def _draw(folders: Mapping[str, str], group: Mapping[str, Entry | None], seed: i
     """Every plot of a group; where the folder of a run is gone, those that need no answers."""
     measured = {label: entry for label, entry in group.items() if entry is not None}
     if not all(Path(folders[label]).exists() for label in measured):
-        plots = draw_plots([{**entry, "system": label} for label, entry in measured.items()], {})
+        kept = [{**entry, "system": label} for label, entry in measured.items() if variant_of(label) is None]
+        plots = draw_plots(kept, {})
         return {name: figure for name, figure in plots.items() if name.endswith(PLOTS["retention"][1])}
     runs = [_run(label, entry, folders[label]) for label, entry in measured.items()]
     answers = {(run.results["task"], run.results["system"]): run.answers for run in runs}

@@ -33,7 +33,7 @@ def read_run(folder: str, where: str) -> Entry | None:
         where: it is named, for errors.
 
     Raises:
-        UserError: the folder holds something else, results of another version, or of conversations trained on.
+        UserError: the folder holds something else, or results of another version.
     """
     path = Path(folder) / "results.json"
     if not Path(folder).exists():
@@ -48,11 +48,6 @@ def read_run(folder: str, where: str) -> Entry | None:
         raise UserError(
             f"{where}: {path} is not one system's results of this version; give DIR/TASK/SYSTEM, and score it "
             "again with evaluate.py --score_only"
-        )
-    if entry["trained_on"] and entry["trained_on"]["scored"]:
-        raise UserError(
-            f"{where}: {path} is about conversations that its checkpoint was trained on "
-            f"({', '.join(entry['trained_on']['scored'][:5])}), which says nothing about memory; score it on others"
         )
     return entry
 
@@ -84,8 +79,15 @@ def read_group(group: str, folders: Mapping[str, str]) -> dict[str, Entry | None
 
 def _labelled(label: str, folder: str, group: str) -> Entry | None:
     entry = read_run(folder, f"{group}.{label}")
-    if entry is None:
-        return None
+    return None if entry is None else belonging(entry, group, label, folder)
+
+
+def belonging(entry: Entry, group: str, label: str, folder: str) -> Entry:
+    """A run under its label, if it belongs in the group.
+
+    Raises:
+        UserError: it is about another benchmark, part of the questions, or conversations that its checkpoint trained on.
+    """
     wanted = BENCHMARKS.get(group)
     if wanted != entry["task"] and wanted and entry["task"] in BENCHMARKS.values():
         raise UserError(f"{group}.{label}: {folder} is about {entry['task']}, and this group about {wanted}")
@@ -94,6 +96,11 @@ def _labelled(label: str, folder: str, group: str) -> Entry | None:
         raise UserError(
             f"{group}.{label}: {folder} is about {asked:,} of {of:,} questions; run evaluate.py without --limit and "
             "--conversations"
+        )
+    if entry["trained_on"] and entry["trained_on"]["scored"]:
+        raise UserError(
+            f"{group}.{label}: {folder} is about conversations that its checkpoint was trained on "
+            f"({', '.join(entry['trained_on']['scored'][:5])}), which says nothing about memory; score it on others"
         )
     return {**entry, "system": label}
 

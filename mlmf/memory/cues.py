@@ -9,12 +9,9 @@ import torch
 from torch import Tensor
 
 from mlmf.memory.layout import Layout
+from mlmf.memory.speakers import named_speakers
 from mlmf.types import MONTHS
 
-FIRST_PERSON = frozenset(("me", "user"))
-"""Speakers who ask about themselves."""
-
-_SELF = re.compile(r"\b(?:I|[Mm]e|[Mm]y|[Mm]ine|[Mm]yself)\b")
 _MONTH = re.compile(rf"\b(?:{'|'.join(MONTHS)})\b")  # capitalised: "may" is mostly a verb
 _PAST = re.compile(
     r"\b(?:before|earlier|first|formerly|former|originally|original|previously|previous|used to|no longer|in the past|back then)\b",
@@ -24,14 +21,14 @@ _YEAR = re.compile(r"\b(?:19|20)\d\d\b")
 
 
 def by_whom(texts: Sequence[str], layout: Layout) -> Tensor:
-    """1 for the turns of speakers whom the query names, ``(B, N)``; "I" names a speaker of :data:`FIRST_PERSON`.
+    """1 for the turns of the speakers whom the query names, ``(B, N)``; see :func:`~mlmf.memory.speakers.named_speakers`.
 
     A query that names every speaker says nothing about who it was: 0 everywhere.
     """
     rows = []
     for row, text in enumerate(texts):
         speakers = layout.speakers[row if len(layout.speakers) > 1 else 0]
-        named = [_names(text, speaker) for speaker in speakers]
+        named = named_speakers(text, speakers)
         rows.append([False] * len(speakers) if all(named) else named)
     most = max(map(len, rows), default=0)
     told = torch.tensor([[*row, *[False] * (most - len(row) + 1)] for row in rows], device=layout.speaker.device)
@@ -51,11 +48,15 @@ def whose(texts: Sequence[str], layout: Layout) -> Tensor:
 
 
 def when(texts: Sequence[str], layout: Layout) -> Tensor:
-    """1 for the nodes of the months and years that the query names, ``(B, N)``; 0 everywhere where it names none."""
+    """1 for the nodes of the months and years that the query names, ``(B, N)``; 0 everywhere where it names none.
+
+    A speaker called April or June is no month.
+    """
     rows = []
     for row, text in enumerate(texts):
         month = layout.month[row if layout.month.shape[0] > 1 else 0]
-        months = [MONTHS.index(name) for name in _MONTH.findall(text)]
+        speakers = layout.speakers[row if len(layout.speakers) > 1 else 0]
+        months = [MONTHS.index(name) for name in _MONTH.findall(text) if name not in speakers]
         years = [int(year) for year in _YEAR.findall(text)]
         fits = month >= 0 if months or years else torch.zeros_like(month, dtype=torch.bool)
         for value, wanted in ((month % 12, months), (month // 12, years)):
@@ -72,9 +73,3 @@ def asks_about_past(text: str) -> bool:
     (True, False)
     """
     return _PAST.search(text) is not None
-
-
-def _names(text: str, speaker: str) -> bool:
-    if speaker.lower() in FIRST_PERSON and _SELF.search(text):
-        return True
-    return re.search(rf"\b{re.escape(speaker)}\b", text, re.IGNORECASE) is not None

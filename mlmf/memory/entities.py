@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from functools import lru_cache
 from importlib import import_module
@@ -51,6 +52,19 @@ _MEASURES = frozenset(("CARDINAL", "DATE", "MONEY", "ORDINAL", "PERCENT", "QUANT
 """spaCy's entities that are amounts and times, which tie unrelated turns together."""
 
 
+def name_pattern(name: str) -> str:
+    """A regular expression for a name as a word of its own; in scripts without spaces, wherever it stands."""
+    name = unicodedata.normalize("NFC", name)
+    if any(unicodedata.east_asian_width(letter) in "WF" for letter in name):
+        return re.escape(name)
+    return rf"(?<!\w){re.escape(name)}(?!\w)"
+
+
+def is_mentioned(name: str, text: str) -> bool:
+    """Whether a text has a name as a word of its own, in any case."""
+    return re.search(name_pattern(name), unicodedata.normalize("NFC", text), re.IGNORECASE) is not None
+
+
 class EntityExtractor(Protocol):
     """Finds what the turns of a conversation have in common."""
 
@@ -89,7 +103,7 @@ def _by_rules(text: str, speakers: tuple[str, ...]) -> tuple[str, ...]:
     found = _QUOTED.findall(text)
     text = _QUOTED.sub(" ", text)
     found += _capitalised(text)
-    found += [name for name in speakers if re.search(rf"\b{re.escape(name)}\b", text, re.IGNORECASE)]
+    found += [name for name in speakers if is_mentioned(name, text)]
     found += _noun_heads(text)
     names = (name.strip("' ").removesuffix("'s").lower() for name in found)
     return tuple(dict.fromkeys(name for name in names if name))
@@ -156,7 +170,7 @@ class SpacyExtractor:
     def _mentions(self, text: str, speakers: tuple[str, ...]) -> tuple[str, ...]:
         document = self.pipeline(text)
         found = [entity.text for entity in document.ents if entity.label_ not in _MEASURES]
-        found += [name for name in speakers if re.search(rf"\b{re.escape(name)}\b", text, re.IGNORECASE)]
+        found += [name for name in speakers if is_mentioned(name, text)]
         found += [chunk.root.lemma_ for chunk in document.noun_chunks if chunk.root.pos_ == "NOUN"]
         names = (name.strip("' \n").removesuffix("'s").lower() for name in found)
         return tuple(dict.fromkeys(name for name in names if name))

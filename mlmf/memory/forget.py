@@ -6,7 +6,6 @@ with it. Everything here is decided by provenance: the session, turn, date, spea
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import date, datetime, time
@@ -15,6 +14,7 @@ import torch
 from torch import Tensor
 
 from mlmf.errors import UserError
+from mlmf.memory.entities import is_mentioned
 from mlmf.memory.episodic import EpisodicMemory
 from mlmf.memory.nodes import Node
 from mlmf.memory.rounding import CODE_STEPS, KEY_STEPS, from_stored
@@ -58,18 +58,19 @@ def what_goes(
 
 def _mentions(nodes: Sequence[Node], entity: str) -> Gone:
     wanted = entity.strip().lower()
-    word = re.compile(rf"(?<!\w){re.escape(wanted)}(?!\w)", re.IGNORECASE)
     first: dict[int, int] = {}
     for node in nodes:
         said = node.line.partition("] ")[2]  # speaker and text, without the date
-        if not node.is_session and (wanted in node.entities or word.search(said)):
+        if not node.is_session and (wanted in node.entities or is_mentioned(wanted, said)):
             first[node.session] = min(node.turn, first.get(node.session, END))
     return lambda s, t: s in first and t >= first[s]
 
 
 def _from(nodes: Sequence[Node], since: date) -> Gone:
     moment = since if isinstance(since, datetime) else datetime.combine(since, time.min)
-    dates = {node.session: datetime.fromisoformat(node.date) for node in nodes if node.date is not None}
+    # the clock at the place of the session is what counts, as where dates are read from files
+    moment = moment.replace(tzinfo=None)
+    dates = {n.session: datetime.fromisoformat(n.date).replace(tzinfo=None) for n in nodes if n.date is not None}
     before = {s for s, day in dates.items() if day < moment}
     last = max(before, default=-1)
     return lambda s, _: s not in before and (s in dates or s > last)
@@ -87,7 +88,7 @@ def forget_row(
     row: MemoryState, gone: Gone, episodic: EpisodicMemory | None, semantic: SemanticMemory | None
 ) -> MemoryState:
     """One conversation, without padding, after forgetting; see :meth:`MultiLayerMemory.forget` for what that means."""
-    known = _sessions(row)
+    known = row.held_sessions(0)
     kept = survivors(row.nodes[0], gone)
     latest = row.latest[0]
     if latest >= 0 and gone(latest, END):
@@ -101,7 +102,7 @@ def forget_row(
         lost = [i for i, n in enumerate(bank.nodes) if n.superseded_by is not None and gone(*n.superseded_by)]
         row = semantic.settle([semantic.relink(bank, lost)], [row])[0]
     something = bool(row.nodes[0]) or bool(row.working_mask.any()) or bool(row.episodic_mask.any())
-    count = max(1, row.sessions[0] - len(known - _sessions(row))) if something else 0
+    count = max(1, row.sessions[0] - len(known - row.held_sessions(0))) if something else 0
     return replace(row, sessions=(count,))
 
 
@@ -115,8 +116,3 @@ def replay(episodic: EpisodicMemory, bank: SemanticRow, empty: Tensor) -> tuple[
         tokens = members[bank.owner]
         slots, mask = episodic(slots, mask, codes[tokens], keys[tokens])
     return slots, mask
-
-
-def _sessions(row: MemoryState) -> set[int]:
-    """Sessions that a conversation is known to hold something of."""
-    return {node.session for node in row.nodes[0]} | ({row.latest[0]} - {-1})

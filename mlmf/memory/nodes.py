@@ -45,7 +45,8 @@ def versions(nodes: Sequence[Node], i: int) -> list[int]:
     Links are followed from each node to the newest version they lead to; nodes that lead to the same one are versions
     of each other. A link to a node that was pruned ends there, and still ties together what points to it.
     """
-    links = {node.key: node.superseded_by for node in nodes}
+    # a link leads to what was said later, so that following links comes to an end
+    links = {n.key: n.superseded_by for n in nodes if n.superseded_by is not None and n.superseded_by > n.key}
 
     def newest(key: tuple[int, int]) -> tuple[int, int]:
         while (after := links.get(key)) is not None:

@@ -121,7 +121,7 @@ class SemanticMemory(nn.Module):
             pieces, keys, tokens, codes = pieces[kept], keys[kept], tokens[kept], codes[kept]
         sums = keys.new_zeros(len(nodes), keys.shape[-1]).index_add(0, pieces, keys)
         pooled = F.normalize(sums, dim=-1)
-        return SemanticRow(
+        grown = SemanticRow(
             values=torch.cat([row.values, to_stored(codes, CODE_STEPS, row.values.dtype)]),
             keys=torch.cat([row.keys, to_stored(keys, KEY_STEPS, row.keys.dtype)]),
             tokens=torch.cat([row.tokens, tokens]),
@@ -129,27 +129,34 @@ class SemanticMemory(nn.Module):
             pooled=torch.cat([row.pooled, pooled]),
             nodes=self.resolve(row, pooled, nodes),
         )
+        if any(node.session > nodes[0].session for node in row.nodes):  # written out of order: later turns repeat it
+            return self.relink(grown, range(len(row.nodes), len(grown.nodes)))
+        return grown
 
     def resolve(self, row: SemanticRow, pooled: Tensor, nodes: Sequence[Node]) -> tuple[Node, ...]:
-        """``Resolve(tau_s)``: an old turn that a new one repeats is superseded by the new turn most like it.
+        """``Resolve(tau_s)``: a turn that a later session repeats is superseded by the turn there most like it.
 
-        It stays as history, linked to what replaced it and no longer found. What is superseded already keeps its link,
+        It stays as history, linked to what replaced it and no longer found. The first later session that repeats it counts,
         so that repeated updates form a chain. Date lines neither supersede nor are superseded.
 
         Args:
-            row: the nodes so far.
+            row: the nodes so far, in whatever order their sessions were written.
             pooled: pooled keys of the new nodes, ``(n, K)``, unit length.
-            nodes: the new nodes.
+            nodes: the new nodes, of one session.
         """
         if not row.nodes:
             return tuple(nodes)
         is_turn = torch.tensor([not node.is_session for node in nodes], device=pooled.device)
         alike = (row.pooled @ pooled.T).detach().float().masked_fill(~is_turn, -1.0)
         cosine, newer = alike.max(-1)
+        session = nodes[0].session
+
+        def is_repeated(node: Node) -> bool:
+            link = node.superseded_by
+            return not node.is_session and node.session < session and (link is None or link[0] > session)
+
         old = (
-            replace(node, superseded_by=nodes[j].key)
-            if c > self.tau_s and not (node.is_session or node.superseded)
-            else node
+            replace(node, superseded_by=nodes[j].key) if c > self.tau_s and is_repeated(node) else node
             for node, c, j in zip(row.nodes, cosine.tolist(), newer.tolist(), strict=True)
         )
         return (*old, *nodes)

@@ -62,7 +62,7 @@ class MemoryState:
     salience: Tensor
     """What decides which nodes survive the capacity, ``(B, N)``."""
     nodes: tuple[tuple[Node, ...], ...]
-    """Provenance, per conversation, in chronological order."""
+    """Provenance, per conversation, in the order in which sessions were written."""
     sessions: tuple[int, ...]
     """Sessions remembered so far and not forgotten, per conversation."""
     latest: tuple[int, ...]
@@ -93,6 +93,10 @@ class MemoryState:
     def is_empty(self) -> bool:
         """True before anything was remembered in any conversation."""
         return not any(self.sessions)
+
+    def held_sessions(self, row: int) -> set[int]:
+        """Indices of the sessions that a conversation is known to hold something of."""
+        return {node.session for node in self.nodes[row]} | ({self.latest[row]} - {-1})
 
     def _tensors(self) -> dict[str, Tensor]:
         values = ((f.name, getattr(self, f.name)) for f in fields(self))

@@ -7,12 +7,10 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from mlmf.memory.cues import FIRST_PERSON
 from mlmf.memory.entities import FUNCTION_WORDS
+from mlmf.memory.speakers import ASSISTANTS, FIRST_PERSON
 from mlmf.types import Conversation, Session, Turn, format_month
 
-ASSISTANTS = frozenset(("assistant", "bot", "chatbot", "system"))
-"""Speakers whose words are no facts about anybody: no gap is made in them."""
 LEAST_WORDS = 7
 LONGEST_GAP = 4
 FOREIGN_SHARE = 0.15

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from mlmf.errors import UserError
-from mlmf.training.cloze import ASSISTANTS
+from mlmf.memory.speakers import ASSISTANTS
 from mlmf.types import Conversation, Question, Session, Turn
 
 ROLES = frozenset(("user", "me", "speaker 1", "speaker 2"))

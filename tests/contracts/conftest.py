@@ -78,6 +78,8 @@ def make_model() -> MakeModel:
                 elif parameter_name.endswith(".g"):
                     parameter.fill_(0.5)
             model.memory.find_weight.fill_(0.3)
+            if model.memory.whose is not None:
+                model.memory.whose.copy_(torch.randn(model.memory.whose.shape, generator=generator))
         return model
 
     return make

@@ -224,7 +224,7 @@ def test_figures_that_stand_there_do_not_give_way_to_gaps(
     before = Path("RESULTS.md").read_bytes()
     gone: dict[str, Any] = {group: dict.fromkeys(runs, "nowhere") for group, runs in named.items()} | {"kept": None}
     Path("runs.yaml").write_text(yaml.safe_dump(gone), encoding="utf-8")
-    with pytest.raises(UserError, match=r"not there now: full_context \(locco\), .*pass --overwrite true"):
+    with pytest.raises(UserError, match=r"not there now: full_context \(locco: .*pass --overwrite true"):
         main()
     assert Path("RESULTS.md").read_bytes() == before
     monkeypatch.setattr(sys, "argv", ["reference", "--config", "runs.yaml", "--overwrite", "true"])
@@ -251,15 +251,78 @@ def test_the_page_is_the_same_where_the_folders_of_the_runs_are_gone(
     assert main() == 0
     assert Path("results/reference.json").read_bytes() in before[0]
 
-    Path("results/runs/locco/full_context.json").write_text("{}", encoding="utf-8")
-    with pytest.raises(UserError, match=r"full_context\.json is not what was kept"):
+    path = Path("results/runs/locco/full_context.json")
+    kept = json.loads(path.read_text(encoding="utf-8"))
+    no_controls = {name: {part: key[part] for part in key if part != "controls"} for name, key in kept["keys"].items()}
+    for changed, said in (
+        ({}, r"full_context\.json is not what was kept"),
+        ({**kept, "keys": no_controls}, r"full_context\.json is not what was kept"),
+        ({**kept, "is_limited": True}, r"locco\.full_context: .*full_context\.json is about 14 of 14 questions"),
+        ({**kept, "trained_on": {"ids": ["4"], "scored": ["4"]}}, r"full_context\.json.* trained on \(4\)"),
+    ):
+        path.write_text(json.dumps(changed), encoding="utf-8")
+        with pytest.raises(UserError, match=said):
+            main()
+
+
+def test_tests_of_figures_that_were_measured_anew_leave_the_page(
+    named: dict[str, dict[str, str]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["reference", "--config", "runs.yaml"])
+    Path("runs.yaml").write_text(yaml.safe_dump(named), encoding="utf-8")
+    assert main() == 0
+    assert "as they were kept" not in capsys.readouterr().out
+
+    # the variant is asked again, and the answers of the full model are gone
+    folder = tmp_path / "again"
+    shutil.copytree(named["ablations"]["no memory"], folder)
+    entry = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    entry["keys"]["raw"]["scores"]["answerable_f1"]["mean"] = 0.987
+    (folder / "results.json").write_text(json.dumps(entry), encoding="utf-8")
+    Path("runs.yaml").write_text(
+        yaml.safe_dump({**named, "ablations": {"mlmf": "nowhere", "no memory": str(folder)}}), encoding="utf-8"
+    )
+    assert main() == 0
+    text = Path("RESULTS.md").read_text(encoding="utf-8")
+    assert "0.987" in text and "| mlmf | no memory |" not in text
+    assert "Not tested, since answers that the figures above rest on are gone: no memory." in text
+    assert "their folders are not there: ablations.mlmf" in capsys.readouterr().out
+
+    Path("results/runs/ablations/tests.json").write_text("[]", encoding="utf-8")
+    with pytest.raises(UserError, match=r"tests\.json is not what was kept of paired tests"):
         main()
+
+
+def test_nothing_is_kept_of_a_page_that_is_refused(
+    named: dict[str, dict[str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["reference", "--config", "runs.yaml"])
+    Path("runs.yaml").write_text(yaml.safe_dump(named), encoding="utf-8")
+    assert main() == 0
+    before = {path: path.read_bytes() for path in Path("results").rglob("*.json")}
+    folder = tmp_path / "again"
+    shutil.copytree(named["locco"]["mlmf"], folder)
+    entry = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    entry["keys"]["raw"]["retention"] = None
+    (folder / "results.json").write_text(json.dumps(entry), encoding="utf-8")
+    Path("runs.yaml").write_text(yaml.safe_dump({**named, "locco": {"mlmf": str(folder)}}), encoding="utf-8")
+    with pytest.raises(UserError, match=r"not there now: .*full_context \(locco: "):
+        main()
+    assert {path: path.read_bytes() for path in Path("results").rglob("*.json")} == before
 
 
 def test_settings_that_say_nothing_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["reference"])
     with pytest.raises(UserError, match="no run is named"):
         main()
+    for label in ("tests", "../up", ""):
+        with pytest.raises(UserError, match="cannot name a file"):
+            ReferenceConfig(locco={label: "x"})
     with pytest.raises(UserError, match="label 'mlmf'"):
         ReferenceConfig(ablations={"full": "x"})
     with pytest.raises(UserError, match=r"errors nowhere\.md"):

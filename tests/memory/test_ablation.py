@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from mlmf.config.model import LoraSettings, MLMFConfig
 from mlmf.errors import UserError
@@ -18,7 +18,7 @@ from mlmf.model import MLMFModel
 from mlmf.tiny import tiny_model, tiny_tokenizer
 from mlmf.types import Session, Turn
 
-IDS = torch.tensor([[40, 41, 42, 43, 44, 45, 46, 47]])
+IDS = torch.tensor([tiny_tokenizer()("Anna is?").input_ids])  # names one of two, which is what marks are about
 PARTS = ("working", "episodic", "semantic")
 TEXTS = ("The cat is called Miso", "My sister lives in Oslo", "We sold the old boat")
 SESSIONS = [
@@ -33,6 +33,8 @@ def build(**settings: object) -> MLMFModel:
         for fusion in model.memory.fusions:
             fusion.g.fill_(0.5)
         model.memory.find_weight.fill_(0.3)
+        if model.memory.whose is not None:
+            nn.init.normal_(model.memory.whose, generator=torch.Generator().manual_seed(3))
     return model
 
 
@@ -98,6 +100,7 @@ def test_without_a_layer_the_read_is_that_of_a_memory_that_never_held_it(off: st
         ("episodic", ["episodic."], 0),
         ("semantic", ["semantic.", "scorer.", "find_weight", "key_projection.token"], 15),
         ("nothing", ["scorer.doubt", "nothing"], 0),
+        ("whose", ["whose"], 0),
         ("gating", [f"fusions.{i}.gate" for i in range(9)], 0),
     ],
 )
@@ -155,7 +158,7 @@ def test_without_the_entropy_bound_the_gate_is_left_as_it_is() -> None:
 
 
 def test_weights_of_an_ablated_model_come_back() -> None:
-    for off in (*PARTS, "versions", "nothing", "gating"):
+    for off in (*PARTS, "versions", "nothing", "whose", "gating"):
         model = build(**{off: False})
         again = build(**{off: False})
         shake(model, [""])

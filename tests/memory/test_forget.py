@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import date, datetime
+from datetime import date, datetime, timezone
 from pathlib import Path
 
 import pytest
@@ -223,3 +223,10 @@ def test_a_session_of_unknown_date_goes_with_the_later_ones() -> None:
     assert survivors(nodes, gone) == [0, 1, 2]
     # a session out of order goes by its date
     assert what_goes([*nodes, turn(1, "2023-06-01T00:00:00")], since=date(2023, 5, 7))(1, 0)
+
+
+def test_a_zone_does_not_keep_a_session_from_being_forgotten() -> None:
+    nodes = [Node(s, 0, f"D{s}", "line", date=f"2023-05-0{s + 1}T00:00:00+00:00") for s in range(3)]
+    for since in (date(2023, 5, 2), datetime(2023, 5, 2, tzinfo=timezone.utc)):
+        gone = what_goes(nodes, since=since)
+        assert [gone(s, 0) for s in range(3)] == [False, True, True]

@@ -25,6 +25,11 @@ def test_a_link_to_a_pruned_version_ends_there_and_still_ties() -> None:
     assert chains([node(0, (5, 0)), node(2)]) == []
 
 
+def test_links_that_go_in_circles_come_to_an_end() -> None:
+    listed = [node(0, (1, 0)), node(1, (0, 0)), node(2, (2, 0))]
+    assert versions(listed, 0) == [0, 1] and versions(listed, 2) == [2]
+
+
 def test_superseded_says_whether_there_is_a_link() -> None:
     assert node(0, (1, 0)).superseded and not node(0).superseded
     assert node(3).key == (3, 0) and not node(3).is_session

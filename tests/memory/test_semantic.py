@@ -156,6 +156,24 @@ def test_relink_gives_what_would_have_been_resolved_without_the_forgotten_versio
     assert not shorter.nodes[1].superseded
 
 
+def test_sessions_written_out_of_order_are_resolved_as_if_in_order() -> None:
+    memory = make(tau_s=0.9)
+    fact, date = torch.eye(KEY)[0], torch.eye(KEY)[4]
+    keys = F.normalize(torch.stack([date, fact, fact + 0.1 * torch.eye(KEY)[1]]), dim=-1)
+
+    def links(order: Sequence[int]) -> dict[tuple[int, int], tuple[int, int] | None]:
+        row = empty_row()
+        for session in order:
+            pieces = torch.arange(3)
+            row = memory.append(row, torch.zeros(3, CODE), keys, pieces, pieces, some_nodes(session, 2))
+        return {node.key: node.superseded_by for node in row.nodes}
+
+    expected = links([0, 1, 2, 3])
+    assert expected[0, 0] == (1, 0) and expected[3, 0] is None
+    for order in ([3, 2, 1, 0], [3, 0, 2, 1], [1, 3, 0, 2]):
+        assert links(order) == expected
+
+
 def mention(nodes: tuple[Node, ...], turn: int, *names: str) -> tuple[Node, ...]:
     return tuple(replace(node, entities=names) if node.turn == turn else node for node in nodes)
 
